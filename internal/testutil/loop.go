@@ -1,0 +1,65 @@
+package testutil
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// LoopImage makes a sparse file of sizeBytes and a loop device on it; both go at
+// the end of the test.
+func LoopImage(t testing.TB, sizeBytes int64) (dev, img string) {
+	t.Helper()
+	Root(t)
+	img = filepath.Join(TempDir(t), "disk.img")
+	f, err := os.OpenFile(img, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := f.Truncate(sizeBytes); err != nil {
+		t.Fatal(err)
+	}
+	return Loop(t, img), img
+}
+
+// Loop makes a loop device on img and detaches it at the end of the test.
+func Loop(t testing.TB, img string) string {
+	t.Helper()
+	Root(t)
+	dev := run(t, "losetup", "-f", "--show", img)
+	t.Cleanup(func() { detachLoop(t, dev, img) })
+	return dev
+}
+
+// detachLoop detaches dev if it is still backed by img, and waits until it is
+// gone: the kernel lets go of a loop device only with its last user.
+func detachLoop(t testing.TB, dev, img string) {
+	mine := func() bool {
+		b, err := os.ReadFile(filepath.Join("/sys/block", filepath.Base(dev), "loop/backing_file"))
+		return err == nil && strings.TrimSuffix(strings.TrimSuffix(string(b), "\n"), " (deleted)") == img
+	}
+	if !mine() {
+		return
+	}
+	// Busy shows below, as a device that stays.
+	_ = exec.Command("losetup", "-d", dev).Run()
+	if !poll(func() bool { return !mine() }) {
+		t.Errorf("%s is still attached to %s: something has it open or mounted", dev, img)
+	}
+}
+
+// detachLoopsBelow detaches what a test, or what it tested, attached to files
+// below dir.
+func detachLoopsBelow(t testing.TB, dir string) {
+	files, _ := filepath.Glob("/sys/block/loop*/loop/backing_file")
+	for _, f := range files {
+		b, err := os.ReadFile(f)
+		img := strings.TrimSuffix(strings.TrimSuffix(string(b), "\n"), " (deleted)")
+		if err == nil && strings.HasPrefix(img, dir+"/") {
+			detachLoop(t, "/dev/"+strings.Split(f, "/")[3], img)
+		}
+	}
+}

@@ -1,0 +1,176 @@
+package testutil
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+func TestMain(m *testing.M) { Main(m) }
+
+// under runs f as a subtest, so that its cleanups have run when under returns.
+func under(t *testing.T, f func(t *testing.T)) {
+	t.Helper()
+	if !t.Run("", f) {
+		t.FailNow()
+	}
+}
+
+func TestMountsStayPrivate(t *testing.T) {
+	Root(t)
+	dir := TempDir(t)
+	Tmpfs(t, dir)
+	other, err := os.ReadFile("/proc/1/mountinfo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(string(other), dir) {
+		t.Error("the mount is seen by process 1")
+	}
+}
+
+func TestTempDirLeavesNothing(t *testing.T) {
+	Root(t)
+	keep := filepath.Join(TempDir(t), "keep")
+	if err := os.WriteFile(keep, []byte("x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var dir, dev string
+	under(t, func(t *testing.T) {
+		dir = TempDir(t)
+		dst := filepath.Join(dir, "a b\n\\c")
+		if err := os.Mkdir(dst, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		// Mounts and a loop device that only the directory's own cleanup can know.
+		for range 3 {
+			if err := unix.Mount(filepath.Dir(keep), dst, "", unix.MS_BIND, ""); err != nil {
+				t.Fatal(err)
+			}
+		}
+		img := filepath.Join(dir, "img")
+		if err := errors.Join(os.WriteFile(img, nil, 0o600), os.Truncate(img, 1<<20)); err != nil {
+			t.Fatal(err)
+		}
+		dev = run(t, "losetup", "-f", "--show", img)
+	})
+	if left := mountsBelow(dir); len(left) > 0 {
+		t.Errorf("still mounted: %v", left)
+	}
+	if _, err := os.Lstat(dir); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("%s is still there: %v", dir, err)
+	}
+	if _, err := os.Stat(keep); err != nil {
+		t.Errorf("what was bound there is gone: %v", err)
+	}
+	if b, err := os.ReadFile("/sys/block/" + filepath.Base(dev) + "/loop/backing_file"); err == nil &&
+		strings.HasPrefix(string(b), dir) {
+		t.Errorf("%s is still attached", dev)
+	}
+}
+
+func TestLoopMkfsMount(t *testing.T) {
+	Root(t)
+	dir := TempDir(t)
+	dev, _ := LoopImage(t, 16<<20)
+	Mkfs(t, dev, "ext4", "-L", "kvol")
+	Mount(t, dev, dir, "ext4", unix.MS_RDONLY, "")
+	want := `"." "/" ext4 "` + dev + `" ro,relatime ro` + "\n"
+	if got := MountTable(t, dir); got != want {
+		t.Errorf("mount table\n%s want\n%s", got, want)
+	}
+}
+
+func TestTree(t *testing.T) {
+	Root(t)
+	dir := TempDir(t)
+	sub := filepath.Join(dir, "sub")
+	err := errors.Join(
+		os.Mkdir(sub, 0o750),
+		os.WriteFile(filepath.Join(dir, "f"), []byte("x"), 0o600),
+		os.Symlink("nowhere", filepath.Join(dir, "l")),
+		unix.Mknod(filepath.Join(dir, "b"), unix.S_IFBLK|0o600, int(unix.Mkdev(7, 5))),
+		os.Mkdir(filepath.Join(dir, "m"), 0o755),
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// A dead mount must do no harm.
+	FUSE(t, filepath.Join(dir, "m"), FUSEDead)
+	want := `"." drwx------ 0:0
+"./b" Drw------- 0:0 7:5
+"./f" -rw------- 0:0 1 2d711642b726b04401627ca9fbac32f5c8530fb1903cc4db02258717921a4881
+"./l" Lrwxrwxrwx 0:0 -> "nowhere"
+"./m" mount
+"./sub" drwxr-x--- 0:0
+`
+	if got := Tree(t, dir); got != want {
+		t.Errorf("tree\n%s want\n%s", got, want)
+	}
+}
+
+// stat looks at a mount in a process of its own and gives what came of it within
+// a fifth of a second, or "hangs".
+func stat(t *testing.T, path string) string {
+	t.Helper()
+	out, err := exec.Command("timeout", "-s", "KILL", "0.2", "stat", "-f", "-c", "%T", path).CombinedOutput()
+	switch exit, _ := errors.AsType[*exec.ExitError](err); {
+	case err == nil:
+		return "ok"
+	case strings.Contains(string(out), "not connected"):
+		return "dead"
+	case exit.ProcessState.Sys().(interface{ Signaled() bool }).Signaled() || exit.ExitCode() == 137:
+		return "hangs"
+	}
+	return err.Error() + string(out)
+}
+
+func TestFUSE(t *testing.T) {
+	for mode, want := range map[FUSEMode]string{
+		FUSEAlive: "ok", FUSEDead: "dead", FUSEHung: "hangs", FUSEMute: "hangs", FUSESlow: "hangs",
+	} {
+		t.Run(string(mode), func(t *testing.T) {
+			Root(t)
+			dir := TempDir(t)
+			var pid int
+			under(t, func(t *testing.T) {
+				pid = FUSE(t, dir, mode).PID
+				if got := stat(t, dir); got != want {
+					t.Errorf("a look at it gave %q, want %q", got, want)
+				}
+			})
+			if left := mountsBelow(dir); len(left) > 0 {
+				t.Errorf("still mounted: %v", left)
+			}
+			if err := unix.Kill(pid, 0); !errors.Is(err, unix.ESRCH) {
+				t.Errorf("daemon %d is still there: %v", pid, err)
+			}
+		})
+	}
+}
+
+func TestFUSEStopAndContinue(t *testing.T) {
+	Root(t)
+	m := FUSE(t, TempDir(t), FUSEHung)
+	m.Continue()
+	if b, err := os.ReadFile(filepath.Join(m.Path, "hello")); err != nil || string(b) != "alive\n" {
+		t.Errorf("read %q, %v", b, err)
+	}
+	m.Stop()
+	if got := stat(t, m.Path); got != "hangs" {
+		t.Errorf("stopped again, a look gave %q", got)
+	}
+}
+
+func TestFUSESlowAnswers(t *testing.T) {
+	Root(t)
+	m := FUSE(t, TempDir(t), FUSESlow)
+	if b, err := os.ReadFile(filepath.Join(m.Path, "hello")); err != nil || string(b) != "alive\n" {
+		t.Errorf("read %q, %v", b, err)
+	}
+}
