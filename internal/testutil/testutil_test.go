@@ -1,7 +1,9 @@
 package testutil
 
 import (
+	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -114,25 +116,46 @@ func TestTree(t *testing.T) {
 	}
 }
 
-// stat looks at a mount in a process of its own and gives what came of it within
-// a fifth of a second, or "hangs".
-func stat(t *testing.T, path string) string {
+// look runs stat -f on a mount in a process of its own. It gives what came of it,
+// or "waits" when the kernel waits for the daemon; then the process is killed.
+func look(t *testing.T, path string, until string) string {
 	t.Helper()
-	out, err := exec.Command("timeout", "-s", "KILL", "0.2", "stat", "-f", "-c", "%T", path).CombinedOutput()
-	switch exit, _ := errors.AsType[*exec.ExitError](err); {
-	case err == nil:
-		return "ok"
-	case strings.Contains(string(out), "not connected"):
-		return "dead"
-	case exit.ProcessState.Sys().(interface{ Signaled() bool }).Signaled() || exit.ExitCode() == 137:
-		return "hangs"
+	var out bytes.Buffer
+	cmd := exec.Command("stat", "-f", "-c", "%T", path)
+	cmd.Stderr = &out
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
 	}
-	return err.Error() + string(out)
+	done := make(chan error, 1)
+	go func() { done <- cmd.Wait() }()
+	var got string
+	Poll(t, "a look at "+path+" "+until, func() bool {
+		select {
+		case err := <-done:
+			got = "answers"
+			if strings.Contains(out.String(), "not connected") {
+				got = "is dead"
+			} else if err != nil {
+				got = err.Error() + ": " + out.String()
+			}
+			return true
+		default:
+		}
+		// proc_pid_wchan(5): where in the kernel it sleeps.
+		where, _ := os.ReadFile(fmt.Sprintf("/proc/%d/wchan", cmd.Process.Pid))
+		if until == "waits" && string(where) == "request_wait_answer" {
+			got = "waits"
+			_ = cmd.Process.Kill()
+			<-done
+		}
+		return got != ""
+	})
+	return got
 }
 
 func TestFUSE(t *testing.T) {
 	for mode, want := range map[FUSEMode]string{
-		FUSEAlive: "ok", FUSEDead: "dead", FUSEHung: "hangs", FUSEMute: "hangs", FUSESlow: "hangs",
+		FUSEAlive: "answers", FUSESlow: "answers", FUSEDead: "is dead", FUSEHung: "waits", FUSEMute: "waits",
 	} {
 		t.Run(string(mode), func(t *testing.T) {
 			Root(t)
@@ -140,8 +163,8 @@ func TestFUSE(t *testing.T) {
 			var pid int
 			under(t, func(t *testing.T) {
 				pid = FUSE(t, dir, mode).PID
-				if got := stat(t, dir); got != want {
-					t.Errorf("a look at it gave %q, want %q", got, want)
+				if got := look(t, dir, want); got != want {
+					t.Errorf("a look at it %s, want %s", got, want)
 				}
 			})
 			if left := mountsBelow(dir); len(left) > 0 {
@@ -162,15 +185,7 @@ func TestFUSEStopAndContinue(t *testing.T) {
 		t.Errorf("read %q, %v", b, err)
 	}
 	m.Stop()
-	if got := stat(t, m.Path); got != "hangs" {
-		t.Errorf("stopped again, a look gave %q", got)
-	}
-}
-
-func TestFUSESlowAnswers(t *testing.T) {
-	Root(t)
-	m := FUSE(t, TempDir(t), FUSESlow)
-	if b, err := os.ReadFile(filepath.Join(m.Path, "hello")); err != nil || string(b) != "alive\n" {
-		t.Errorf("read %q, %v", b, err)
+	if got := look(t, m.Path, "waits"); got != "waits" {
+		t.Errorf("stopped again, a look at it %s", got)
 	}
 }
