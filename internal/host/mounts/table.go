@@ -1,0 +1,127 @@
+package mounts
+
+import (
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// Table is one reading of a mount table. It may be asked by many at once, and
+// must not be changed once it was asked.
+type Table struct {
+	// Mounts are in the order of the kernel, which is none to rely on: since Linux
+	// 6.8 by the time of making, wherever a mount was moved since.
+	Mounts []Mount
+	// Bad are the lines that are not in Mounts, and a last line without a newline.
+	Bad []BadLine
+	// Changed means that the namespace changed during each of the tries: a mount
+	// that came or went meanwhile may be missing or still there.
+	Changed bool
+
+	once  sync.Once
+	index index // made on the first question about a path
+}
+
+// At gives the mounts on exactly the path p, those hidden too, lowest first: the
+// last one is what a lookup finds, unless all of them are hidden (see Top). Only
+// on "/" it is the root directory of the process that is found, although what
+// was mounted over it lies higher: it is the last one there as well.
+func (t *Table) At(p string) []Mount {
+	x := t.indexed()
+	i, ok := x.top[filepath.Clean(p)]
+	var out []Mount
+	for ; ok && i != none; i = x.below[i] {
+		out = append(out, t.Mounts[i])
+	}
+	slices.Reverse(out)
+	return out
+}
+
+// Top gives the mount that a lookup of p finds there; none where nothing is
+// mounted on exactly p, or where all that is lies hidden under a mount higher up.
+func (t *Table) Top(p string) (Mount, bool) {
+	i, ok := t.indexed().top[filepath.Clean(p)]
+	if !ok || !t.Visible(t.Mounts[i]) {
+		return Mount{}, false
+	}
+	return t.Mounts[i], true
+}
+
+// Visible says whether a lookup of m's mount point finds m, a mount of this
+// table. It does not where another mount lies on the same path or, made later,
+// on a directory above it.
+func (t *Table) Visible(m Mount) bool {
+	x := t.indexed()
+	i, ok := x.top[m.MountPoint]
+	if !ok || t.Mounts[i].ID != m.ID {
+		return false
+	}
+	for p := m.MountPoint; p != "/"; {
+		p = p[:max(1, strings.LastIndexByte(p, '/'))]
+		if above, ok := x.top[p]; ok && x.rank[above] > x.rank[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// Under gives the mounts on p and on what lies below it by name, those hidden
+// too, in the order of Mounts.
+func (t *Table) Under(p string) []Mount {
+	p = filepath.Clean(p)
+	below := strings.TrimSuffix(p, "/") + "/"
+	return t.where(func(m *Mount) bool {
+		return m.MountPoint == p || strings.HasPrefix(m.MountPoint, below)
+	})
+}
+
+// SameRoot gives the other mounts of the same part of the same file system: what
+// the kubelet calls the references of a mount. They are told by device and root,
+// never by source (any text) or by asking the paths (which hangs).
+func (t *Table) SameRoot(m Mount) []Mount {
+	return t.where(func(o *Mount) bool {
+		return o.ID != m.ID && o.Major == m.Major && o.Minor == m.Minor && o.Root == m.Root && o.Deleted == m.Deleted
+	})
+}
+
+// SameDevice gives the mounts of the file system with this device number,
+// whatever part of it they show.
+func (t *Table) SameDevice(major, minor int) []Mount {
+	return t.where(func(m *Mount) bool { return m.Major == major && m.Minor == minor })
+}
+
+func (t *Table) where(keep func(*Mount) bool) []Mount {
+	var out []Mount
+	for i := range t.Mounts {
+		if keep(&t.Mounts[i]) {
+			out = append(out, t.Mounts[i])
+		}
+	}
+	return out
+}
+
+// index orders the mounts by who covers whom. Mounts are named by their place in
+// Table.Mounts.
+type index struct {
+	rank  []int32          // the place in coverOrder
+	top   map[string]int32 // mount point → the last one there
+	below []int32          // the one before it on the same mount point
+}
+
+func (t *Table) indexed() *index {
+	t.once.Do(func() {
+		n := len(t.Mounts)
+		x := index{rank: make([]int32, n), top: make(map[string]int32, n), below: make([]int32, n)}
+		for rank, i := range coverOrder(t.Mounts) {
+			p := t.Mounts[i].MountPoint
+			x.rank[i], x.below[i] = int32(rank), none
+			if under, ok := x.top[p]; ok {
+				x.below[i] = under
+			}
+			x.top[p] = i
+		}
+		t.index = x
+	})
+	return &t.index
+}
