@@ -1,0 +1,139 @@
+package render
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+
+	"github.com/kvol/kvol/internal/api"
+	"sigs.k8s.io/yaml"
+)
+
+// Document shows a result that is one thing, not a list.
+type Document[T any] struct {
+	kind string // for a type that does not say its own apiVersion and kind
+	// text is what people see.
+	text func(w io.Writer, v T, o Options) error
+	// names are what -o name prints; nil offers no such format.
+	names func(T) []string
+}
+
+// Check refuses a format that this document does not have, and flags for lists.
+func (d Document[T]) Check(o Options) error {
+	if len(o.Columns) > 0 || o.SortBy != "" {
+		return api.Errorf(api.ErrUsage, "--columns and --sort-by are for lists; this result is one document")
+	}
+	return checkFormat(o, d.names != nil, false)
+}
+
+// Write shows the document. The options have passed Check.
+func (d Document[T]) Write(w io.Writer, v T, o Options) error {
+	switch o.Format {
+	case JSON:
+		return d.writeJSON(w, v)
+	case YAML:
+		var b bytes.Buffer
+		if err := d.writeJSON(&b, v); err != nil {
+			return err
+		}
+		return jsonToYAML(w, b.Bytes())
+	case Name:
+		return writeNames(w, []T{v}, d.names, o.Null)
+	}
+	return d.text(w, v, o)
+}
+
+// writeJSON indents, since a document is often read by people too, and puts the
+// apiVersion and the kind in front where the type has none.
+func (d Document[T]) writeJSON(w io.Writer, v T) error {
+	raw, err := compact(v)
+	if err != nil {
+		return err
+	}
+	if d.kind != "" {
+		head, err := compact(struct {
+			APIVersion string `json:"apiVersion"`
+			Kind       string `json:"kind"`
+		}{api.Version, d.kind})
+		if err != nil {
+			return err
+		}
+		raw = append(append(head[:len(head)-1], ','), raw[1:]...)
+	}
+	var b bytes.Buffer
+	if err := json.Indent(&b, raw, "", "  "); err != nil {
+		return err
+	}
+	b.WriteByte('\n')
+	_, err = w.Write(b.Bytes())
+	return err
+}
+
+// writeList writes one item a line, each encoded by itself: marshalling a long
+// list as a whole takes three times as long and all of it in memory.
+func writeList[T any](w io.Writer, l *api.List[T]) error {
+	head, err := compact(struct {
+		APIVersion string `json:"apiVersion"`
+		Kind       string `json:"kind"`
+	}{l.APIVersion, l.Kind})
+	if err != nil {
+		return err
+	}
+	if _, err := w.Write(append(head[:len(head)-1], `,"items":[`...)); err != nil {
+		return err
+	}
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	for i, item := range l.Items {
+		b.Reset()
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		b.WriteByte('\n')
+		if err := enc.Encode(item); err != nil {
+			return err
+		}
+		if _, err := w.Write(bytes.TrimSuffix(b.Bytes(), []byte("\n"))); err != nil {
+			return err
+		}
+	}
+	warnings, err := compact(l.Warnings)
+	if err != nil {
+		return err
+	}
+	end := "],"
+	if len(l.Items) > 0 {
+		end = "\n],"
+	}
+	_, err = w.Write([]byte(end + `"warnings":` + string(warnings) + "}\n"))
+	return err
+}
+
+func writeYAML(w io.Writer, v any) error {
+	raw, err := compact(v)
+	if err != nil {
+		return err
+	}
+	return jsonToYAML(w, raw)
+}
+
+func jsonToYAML(w io.Writer, raw []byte) error {
+	out, err := yaml.JSONToYAML(raw)
+	if err != nil {
+		return err
+	}
+	_, err = w.Write(out)
+	return err
+}
+
+// compact is JSON with <, > and & as they are: paths and reasons are for people too.
+func compact(v any) ([]byte, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return nil, err
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
+}

@@ -1,0 +1,121 @@
+package render
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/kvol/kvol/internal/api"
+)
+
+// Inspection shows everything about one volume, path or pod, a table for each
+// part that has something (kvol inspect).
+func Inspection() Document[*api.Inspection] {
+	return Document[*api.Inspection]{
+		text: inspection,
+		names: func(i *api.Inspection) []string {
+			var out []string
+			for _, m := range i.Mounts {
+				out = append(out, m.Path)
+			}
+			return out
+		},
+	}
+}
+
+func inspection(w io.Writer, i *api.Inspection, o Options) error {
+	s := sections{w: w, o: o}
+	s.printf("%s %s\n", line(i.SubjectKind), cell(i.Subject))
+	if i.Path != nil {
+		section(&s, "path", pathInfoColumns(nil, Wide), []api.PathInfo{*i.Path})
+	}
+	var rows [][]string
+	for _, v := range i.Volumes {
+		for _, p := range places(v) {
+			rows = append(rows, []string{cell(v.Plugin), cell(v.Volume), p.what, cell(p.path)})
+		}
+	}
+	s.rows("mount points", []string{"PLUGIN", "VOLUME", "MOUNT POINT", "PATH"}, rows)
+	section(&s, "mounts", mountColumns(i.Mounts, o.Format), i.Mounts)
+	section(&s, "devices, the file system's own first", deviceColumns(), i.Devices)
+	section(&s, "metadata", metadataColumns(), i.Metadata)
+	section(&s, "what the plugin can do", pluginColumns(nil, o.Format), i.Plugins)
+	return s.err
+}
+
+func deviceColumns() []column[api.Device] {
+	return []column[api.Device]{
+		{name: "path", cell: func(d api.Device) string { return firstOf(d.Path, d.Name) }},
+		{name: "number", cell: func(d api.Device) string { return d.Number }},
+		{name: "type", cell: func(d api.Device) string { return d.Type }},
+		{name: "size", cell: func(d api.Device) string { return strconv.FormatInt(d.Size, 10) }},
+		{name: "backing", cell: func(d api.Device) string { return d.Backing }},
+		{name: "parents", cell: func(d api.Device) string { return strings.Join(d.Parents, ",") }},
+		{name: "holders", cell: func(d api.Device) string { return strings.Join(d.Holders, ",") }},
+	}
+}
+
+func metadataColumns() []column[api.Metadata] {
+	return []column[api.Metadata]{
+		{name: "path", cell: func(m api.Metadata) string { return m.Path }},
+		{name: "state", mood: true, cell: func(m api.Metadata) string { return m.State }},
+		{name: "data", cell: func(m api.Metadata) string {
+			var out []string
+			for _, k := range slices.Sorted(maps.Keys(m.Data)) {
+				out = append(out, k+"="+m.Data[k])
+			}
+			return strings.Join(out, " ")
+		}},
+	}
+}
+
+// sections writes parts of a page one below the other; the first error stays.
+type sections struct {
+	w   io.Writer
+	o   Options
+	err error
+}
+
+func (s *sections) printf(format string, args ...any) {
+	if s.err == nil {
+		_, s.err = fmt.Fprintf(s.w, format, args...)
+	}
+}
+
+func (s *sections) rows(title string, heads []string, rows [][]string) {
+	if len(rows) == 0 {
+		return
+	}
+	s.printf("\n%s\n", title)
+	if s.err == nil {
+		s.err = writeRows(s.w, heads, rows, s.o.NoHeaders)
+	}
+}
+
+// section is one table of a page, left out when it has nothing.
+func section[T any](s *sections, title string, columns []column[T], items []T) {
+	if len(items) == 0 {
+		return
+	}
+	shown := slices.DeleteFunc(columns, func(c column[T]) bool { return c.wide && s.o.Format != Wide })
+	s.printf("\n%s\n", title)
+	if s.err == nil {
+		s.err = writeTable(s.w, shown, items, s.o)
+	}
+}
+
+// Version shows what was built from what (kvol version).
+func Version() Document[*api.VersionInfo] {
+	return Document[*api.VersionInfo]{
+		text: func(w io.Writer, v *api.VersionInfo, o Options) error {
+			if _, err := fmt.Fprintf(w, "kvol %s\n", v.Version); err != nil || o.Format != Wide {
+				return err
+			}
+			_, err := fmt.Fprintf(w, "commit %s\nbuilt %s\n%s %s\n", v.Commit, v.Date, v.Go, v.Platform)
+			return err
+		},
+	}
+}

@@ -1,0 +1,65 @@
+package render
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/kvol/kvol/internal/api"
+)
+
+// Mounts shows what lies below the kubelet's root (kvol list-mounts).
+func Mounts() View[api.Mount] {
+	return View[api.Mount]{
+		noun:    "volume mounts",
+		columns: mountColumns,
+		names:   func(m api.Mount) []string { return []string{m.Path} },
+	}
+}
+
+func mountColumns(items []api.Mount, f Format) []column[api.Mount] {
+	uid := podUIDs(items, f, func(m api.Mount) string { return m.PodUID })
+	return []column[api.Mount]{
+		{name: "kind", cell: func(m api.Mount) string { return string(m.Kind) }},
+		{name: "plugin", cell: func(m api.Mount) string { return m.Plugin }},
+		{name: "volume", cell: func(m api.Mount) string { return m.Volume }},
+		{name: "podUID", head: "POD", cell: func(m api.Mount) string { return uid(m.PodUID) }},
+		{name: "namespace", wide: true, cell: func(m api.Mount) string { return m.Namespace }},
+		{name: "podName", wide: true, cell: func(m api.Mount) string { return m.PodName }},
+		{name: "state", mood: true, cell: func(m api.Mount) string { return string(m.State) }},
+		{name: "stateReason", wide: true, cell: func(m api.Mount) string { return m.StateReason }},
+		{name: "owner", wide: true, cell: func(m api.Mount) string { return string(m.Owner) }},
+		{name: "source", cell: func(m api.Mount) string { return m.Source }},
+		{name: "fsType", cell: func(m api.Mount) string { return m.FSType }},
+		{name: "options", wide: true, cell: func(m api.Mount) string { return strings.Join(m.Options, ",") }},
+		{name: "readOnly", wide: true, cell: func(m api.Mount) string { return strconv.FormatBool(m.ReadOnly) }},
+		{name: "mountID", wide: true, cell: func(m api.Mount) string { return number(m.MountID) },
+			less: by(func(m api.Mount) int { return m.MountID })},
+		{name: "device", wide: true, cell: func(m api.Mount) string { return m.Device }},
+		{name: "root", wide: true, cell: func(m api.Mount) string { return m.Root }},
+		{name: "mounted", wide: true, cell: func(m api.Mount) string { return strconv.FormatBool(m.Mounted) }},
+		{name: "stacked", wide: true, cell: func(m api.Mount) string { return number(m.Stacked) },
+			less: by(func(m api.Mount) int { return m.Stacked })},
+		{name: "path", cell: func(m api.Mount) string { return m.Path }},
+	}
+}
+
+// podUIDs gives what a format shows of a pod UID: all of it, or in a table as
+// much as tells the pods of this list apart.
+func podUIDs[T any](items []T, f Format, of func(T) string) func(string) string {
+	if f != Table {
+		return func(uid string) string { return uid }
+	}
+	uids := make([]string, 0, len(items))
+	for _, item := range items {
+		uids = append(uids, of(item))
+	}
+	return shortest(uids)
+}
+
+// number leaves out a zero, which stands for "does not apply".
+func number(n int) string {
+	if n == 0 {
+		return ""
+	}
+	return strconv.Itoa(n)
+}

@@ -1,0 +1,225 @@
+// Package render shows results: as a table for people, as JSON and YAML for
+// programs, as names and as bash. It is a view: it decides nothing, changes
+// nothing and asks nobody; what it is given is all it knows. A name that could
+// break a line or a terminal is quoted, except in JSON, YAML and after -0.
+//
+// It is the only importer of tablewriter. Do not use it to write logs.
+package render
+
+import (
+	"cmp"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/kvol/kvol/internal/api"
+)
+
+// Format is a value of --output.
+type Format string
+
+// The formats. Shell is offered for plans only.
+const (
+	Table Format = "table"
+	Wide  Format = "wide"
+	JSON  Format = "json"
+	YAML  Format = "yaml"
+	Name  Format = "name"
+	Shell Format = "shell"
+)
+
+// Options are the output flags of one command.
+type Options struct {
+	Format    Format
+	NoHeaders bool
+	// Null ends each name with a NUL and writes it as it is; with Name only.
+	Null bool
+	// Columns are names of columns; "+x" adds x to those that the format has.
+	Columns []string
+	// SortBy is the name of a column, and holds in every format; "" keeps the order.
+	SortBy string
+	// Color paints states; the caller knows whether it writes to a terminal.
+	Color bool
+}
+
+// ForPeople says that the format is read by people, so that notes may stand
+// beside it.
+func (o Options) ForPeople() bool { return o.Format == Table || o.Format == Wide }
+
+// Checker tells whether output flags fit a kind of result, before the command
+// that makes the result runs. The error is api.ErrUsage and lists what is allowed.
+type Checker interface {
+	Check(Options) error
+}
+
+// column is one column of a table and one key to sort by.
+type column[T any] struct {
+	name string // as --columns and --sort-by know it: the field in JSON
+	head string // the heading; empty is the name in capitals
+	wide bool   // shown in Wide only
+	mood bool   // a state or an outcome, painted when in colour
+	cell func(T) string
+	less func(a, b T) int // empty compares the cells as text
+}
+
+func (c column[T]) heading() string {
+	if c.head != "" {
+		return c.head
+	}
+	return strings.ToUpper(c.name)
+}
+
+func (c column[T]) compare(a, b T) int {
+	if c.less != nil {
+		return c.less(a, b)
+	}
+	return strings.Compare(c.cell(a), c.cell(b))
+}
+
+// View shows lists of one kind of item.
+type View[T any] struct {
+	noun string // what "No … found." says, plural
+	// columns may shorten by what all the items have; items is nil for a check.
+	columns func(items []T, f Format) []column[T]
+	// names are what -o name prints for an item; nil offers no such format.
+	names func(T) []string
+	// after adds to a table for people what is not a row.
+	after func(w io.Writer, items []T, o Options) error
+	shell bool // Shell is offered too
+}
+
+// Noun is the plural that tells people that the list is empty.
+func (v View[T]) Noun() string { return v.noun }
+
+// Check refuses a format that this kind of result does not have, and columns
+// that are not there.
+func (v View[T]) Check(o Options) error {
+	if err := checkFormat(o, v.names != nil, v.shell); err != nil {
+		return err
+	}
+	all := v.columns(nil, Wide)
+	for _, name := range o.Columns {
+		if _, err := find(all, "--columns", strings.TrimPrefix(name, "+")); err != nil {
+			return err
+		}
+	}
+	if o.SortBy != "" {
+		_, err := find(all, "--sort-by", o.SortBy)
+		return err
+	}
+	return nil
+}
+
+// Write shows the list. The options have passed Check.
+func (v View[T]) Write(w io.Writer, l *api.List[T], o Options) error {
+	l, err := v.sorted(l, o)
+	if err != nil {
+		return err
+	}
+	switch o.Format {
+	case JSON:
+		return writeList(w, l)
+	case YAML:
+		return writeYAML(w, l)
+	case Name:
+		return writeNames(w, l.Items, v.names, o.Null)
+	}
+	if len(l.Items) == 0 {
+		return nil
+	}
+	columns, err := pick(v.columns(l.Items, o.Format), v.columns(l.Items, Wide), o)
+	if err != nil {
+		return err
+	}
+	if err := writeTable(w, columns, l.Items, o); err != nil {
+		return err
+	}
+	if v.after != nil && !o.NoHeaders && len(o.Columns) == 0 {
+		return v.after(w, l.Items, o)
+	}
+	return nil
+}
+
+// sorted is the list in the order asked for; the given one stays as it is.
+func (v View[T]) sorted(l *api.List[T], o Options) (*api.List[T], error) {
+	if o.SortBy == "" {
+		return l, nil
+	}
+	key, err := find(v.columns(nil, Wide), "--sort-by", o.SortBy)
+	if err != nil {
+		return nil, err
+	}
+	out := *l
+	out.Items = slices.Clone(l.Items)
+	slices.SortStableFunc(out.Items, key.compare)
+	return &out, nil
+}
+
+// pick chooses the columns of a table: those of the format, or those named.
+func pick[T any](shown, all []column[T], o Options) ([]column[T], error) {
+	base := slices.DeleteFunc(shown, func(c column[T]) bool { return c.wide && o.Format != Wide })
+	if slices.ContainsFunc(o.Columns, func(s string) bool { return !strings.HasPrefix(s, "+") }) {
+		base = nil
+	}
+	// A column that is named is cut like its neighbours, so that a short pod UID
+	// stays short.
+	from := all
+	if o.Format == Table {
+		from = shown
+	}
+	for _, name := range o.Columns {
+		c, err := find(slices.Concat(from, all), "--columns", strings.TrimPrefix(name, "+"))
+		if err != nil {
+			return nil, err
+		}
+		base = append(base, c)
+	}
+	return base, nil
+}
+
+// find looks a column up by its name or its heading, in either case.
+func find[T any](columns []column[T], flag, name string) (column[T], error) {
+	for _, c := range columns {
+		if strings.EqualFold(c.name, name) || strings.EqualFold(c.heading(), name) {
+			return c, nil
+		}
+	}
+	names := make([]string, len(columns))
+	for i, c := range columns {
+		names[i] = c.name
+	}
+	return column[T]{}, api.Errorf(api.ErrUsage, "%s: there is no column %q; the columns are: %s",
+		flag, name, strings.Join(names, ", "))
+}
+
+// checkFormat refuses what does not go together, and a format that is not one of
+// those that the result has.
+func checkFormat(o Options, names, shell bool) error {
+	allowed := []Format{Table, Wide, JSON, YAML}
+	if names {
+		allowed = append(allowed, Name)
+	}
+	if shell {
+		allowed = append(allowed, Shell)
+	}
+	if !slices.Contains(allowed, o.Format) {
+		words := make([]string, len(allowed))
+		for i, f := range allowed {
+			words[i] = string(f)
+		}
+		return api.Errorf(api.ErrUsage, "--output %q is not a format of this command; allowed formats are: %s",
+			o.Format, strings.Join(words, ", "))
+	}
+	if o.Null && o.Format != Name {
+		return api.Errorf(api.ErrUsage, "--null goes with --output name only, not with %q", o.Format)
+	}
+	if len(o.Columns) > 0 && !o.ForPeople() {
+		return api.Errorf(api.ErrUsage, "--columns goes with --output table or wide, not with %q", o.Format)
+	}
+	return nil
+}
+
+// by compares two items by a field that has an order of its own.
+func by[T any, K cmp.Ordered](key func(T) K) func(a, b T) int {
+	return func(a, b T) int { return cmp.Compare(key(a), key(b)) }
+}
