@@ -1,0 +1,226 @@
+package probe
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/kvol/kvol/internal/api"
+)
+
+// Target is a mount to be probed.
+type Target struct {
+	Path    string // its mount point
+	MountID int    // as mountinfo shows it; 0 is not checked
+	Dev     string // major:minor of its file system; "" is one of its own
+}
+
+// Answer is the health of a target: ok, stale, disconnected, unresponsive,
+// denied or unknown. Reason says why it is not ok.
+type Answer struct {
+	State  api.State
+	Reason string
+}
+
+// Probe asks every file system among the targets once, all at the same time, and
+// gives an answer for each target in the order of the targets. It ends when all
+// have answered or had their timeout, a few ms after that at the latest, or with
+// the context. A file system in which a probe, of this or of another kvol, still
+// hangs is not asked again.
+//
+// It does not tell a superblock that turned read-only: the mount table does.
+func (h *Helper) Probe(ctx context.Context, targets []Target, timeout time.Duration) []Answer {
+	groups := groupByDev(targets)
+	known := h.stuckNow()
+	reqs := make([]request, 0, len(groups))
+	asked := make([]*group, 0, len(groups))
+	for _, g := range groups {
+		if i := slices.IndexFunc(known, func(s stuck) bool { return s.Dev == g.dev && g.dev != "" }); i >= 0 {
+			g.answer = Answer{api.StateUnresponsive, fmt.Sprintf("an earlier probe still hangs in it (pid %d, since %s); not asked again",
+				known[i].PID, known[i].Since.Format(time.RFC3339))}
+			continue
+		}
+		args, _ := json.Marshal(g.args) // strings and numbers
+		reqs = append(reqs, request{Job: "health", Args: args, Timeout: int64(timeout)})
+		asked = append(asked, g)
+	}
+	h.ask(ctx, reqs, asked, timeout)
+	out := make([]Answer, len(targets))
+	for _, g := range groups {
+		for _, i := range g.targets {
+			out[i] = g.answer
+		}
+	}
+	return out
+}
+
+// group is the targets of one superblock.
+type group struct {
+	dev     string
+	targets []int
+	args    []healthArgs
+	answer  Answer
+}
+
+func groupByDev(targets []Target) []*group {
+	var groups []*group
+	byDev := map[string]*group{}
+	for i, t := range targets {
+		g := byDev[t.Dev]
+		if g == nil || t.Dev == "" {
+			g = &group{dev: t.Dev, answer: Answer{api.StateUnknown, "not probed"}}
+			byDev[t.Dev] = g
+			groups = append(groups, g)
+		}
+		g.targets = append(g.targets, i)
+		g.args = append(g.args, healthArgs{t.Path, t.MountID})
+	}
+	return groups
+}
+
+// ask sends the requests, one for each group, and fills the answers in.
+func (h *Helper) ask(ctx context.Context, reqs []request, groups []*group, timeout time.Duration) {
+	if len(reqs) == 0 {
+		return
+	}
+	// The helper itself says what hangs. If it is silent for longer than a
+	// time-out, it hangs itself (stopped, or starved).
+	silence := timeout + time.Second
+	sendCtx, cancel := context.WithTimeout(ctx, silence)
+	defer cancel()
+	c, err := h.running()
+	var answers <-chan answer
+	if err == nil {
+		answers, err = c.send(sendCtx, reqs, nil)
+	}
+	if err != nil {
+		for _, g := range groups {
+			g.answer.Reason = err.Error()
+		}
+		return
+	}
+	var left []stuck
+	waiting := map[uint64]*group{}
+	for i, g := range groups {
+		waiting[reqs[i].ID] = g
+	}
+	give := func(reason string) {
+		for _, g := range waiting {
+			g.answer.Reason = reason
+		}
+		clear(waiting)
+	}
+	quiet := time.NewTimer(silence)
+	defer quiet.Stop()
+	for len(waiting) > 0 {
+		select {
+		case a := <-answers:
+			g := waiting[a.ID]
+			if g == nil {
+				continue // it hung, and came back
+			}
+			delete(waiting, a.ID)
+			quiet.Reset(silence)
+			if a.Hung != 0 {
+				g.answer = Answer{api.StateUnresponsive, fmt.Sprintf("no answer within %s", timeout)}
+				left = append(left, newStuck(c.pid, a.Hung, g))
+				continue
+			}
+			g.answer = a.health()
+		case <-quiet.C:
+			give(fmt.Sprintf("the probe helper (pid %d) does not answer", c.pid))
+		case <-ctx.Done():
+			give("not probed to its end: " + context.Cause(ctx).Error())
+		}
+	}
+	h.remember(left)
+}
+
+// health reads the answer to a health job.
+func (a answer) health() Answer {
+	err := a.decode(nil)
+	if err == nil {
+		return Answer{State: api.StateOK}
+	}
+	if errors.Is(err, ErrDied) {
+		return Answer{api.StateUnknown, err.Error()}
+	}
+	return Answer{classify(err), err.Error()}
+}
+
+// classify says what an error of statfs or statx tells of the file system.
+func classify(err error) api.State {
+	var errno unix.Errno
+	if !errors.As(err, &errno) {
+		return api.StateUnknown
+	}
+	switch errno {
+	case unix.ESTALE, unix.EIO, unix.EREMOTEIO, unix.EUCLEAN, unix.EBADMSG, unix.ENODEV, unix.ENXIO:
+		// EUCLEAN and EBADMSG are EFSCORRUPTED and EFSBADCRC of ext4 and XFS.
+		return api.StateStale
+	case unix.ENOTCONN, unix.ECONNABORTED, unix.ECONNREFUSED, unix.ECONNRESET, unix.ESHUTDOWN, unix.EHOSTDOWN,
+		unix.EHOSTUNREACH, unix.ENETDOWN, unix.ENETUNREACH, unix.ENETRESET, unix.ETIMEDOUT, unix.ENOLINK, unix.EPIPE:
+		// ETIMEDOUT is the answer of a soft NFS mount.
+		return api.StateDisconnected
+	case unix.EACCES, unix.EPERM, unix.ENOKEY, unix.EKEYEXPIRED, unix.EKEYREVOKED, unix.EKEYREJECTED:
+		// A healthy FUSE mount without allow_other answers EACCES to root.
+		return api.StateDenied
+	default:
+		return api.StateUnknown
+	}
+}
+
+type healthArgs struct {
+	Path    string
+	MountID int
+}
+
+// errCovered is for a mount that its path does not lead to.
+var errCovered = errors.New("another mount covers it, or it is gone")
+
+// healthJob asks one file system, at the first of its mounts that can be reached
+// by path.
+func healthJob(args []byte, _ []*os.File) (any, []*os.File, error) {
+	var mounts []healthArgs
+	if err := json.Unmarshal(args, &mounts); err != nil {
+		return nil, nil, err
+	}
+	err := errCovered
+	for _, m := range mounts {
+		if err = health(m); !errors.Is(err, errCovered) {
+			break
+		}
+	}
+	return nil, nil, err
+}
+
+// health asks the server of a file system twice: statfs, and statx without the
+// cache. Statfs alone is not enough: FUSE answers it with zeros to a user that it
+// denies everything. Nothing is opened for reading, which could start an
+// automount.
+func health(m healthArgs) error {
+	fd, err := unix.Open(m.Path, unix.O_PATH|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return os.NewSyscallError("open", err)
+	}
+	defer func() { _ = unix.Close(fd) }()
+	var st unix.Statx_t
+	if m.MountID != 0 {
+		err := unix.Statx(fd, "", unix.AT_EMPTY_PATH|unix.AT_STATX_DONT_SYNC, unix.STATX_MNT_ID, &st)
+		if err == nil && st.Mask&unix.STATX_MNT_ID != 0 && st.Mnt_id != uint64(m.MountID) {
+			return errCovered
+		}
+	}
+	var fs unix.Statfs_t
+	if err := unix.Fstatfs(fd, &fs); err != nil && !errors.Is(err, unix.ENOSYS) {
+		return os.NewSyscallError("statfs", err)
+	}
+	err = unix.Statx(fd, "", unix.AT_EMPTY_PATH|unix.AT_STATX_FORCE_SYNC, unix.STATX_BASIC_STATS, &st)
+	return os.NewSyscallError("statx", err)
+}
