@@ -1,0 +1,261 @@
+package repo
+
+import (
+	"errors"
+	"fmt"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// notPlugins are the folders of internal/plugins that hold no plugin.
+var notPlugins = []string{"all", "family", "plugintest", "testdata"}
+
+// unlisted gives the plugins that the one list does not import. all is the text of
+// plugins/all/all.go.
+func unlisted(plugins []string, all string) ([]string, error) {
+	file, err := parser.ParseFile(token.NewFileSet(), "all.go", all, parser.ImportsOnly)
+	if err != nil {
+		return nil, err
+	}
+	var listed []string
+	for _, spec := range file.Imports {
+		imported, _ := strconv.Unquote(spec.Path.Value) // the parser took it
+		// A blank import puts nothing in the list.
+		if name, ok := strings.CutPrefix(imported, module+"internal/plugins/"); ok && (spec.Name == nil || spec.Name.Name != "_") {
+			listed = append(listed, name)
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(plugins), func(p string) bool { return slices.Contains(listed, p) }), nil
+}
+
+func TestEveryPluginIsListed(t *testing.T) {
+	dir := filepath.Join(root(t), "internal/plugins")
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var plugins []string
+	for _, e := range entries {
+		if e.IsDir() && !slices.Contains(notPlugins, e.Name()) {
+			plugins = append(plugins, e.Name())
+		}
+	}
+	all, err := os.ReadFile(filepath.Join(dir, "all/all.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	missing, err := unlisted(plugins, string(all))
+	if err != nil || len(missing) > 0 {
+		t.Errorf("plugins/all/all.go does not list %v (%v)", missing, err)
+	}
+}
+
+func TestUnlistedPluginIsRefused(t *testing.T) {
+	all := "package all\nimport (\n\"" + module + "internal/plugins/local\"\n_ \"" + module + "internal/plugins/iscsi\"\n)"
+	got, err := unlisted([]string{"iscsi", "local", "nfs"}, all)
+	if want := []string{"iscsi", "nfs"}; err != nil || !slices.Equal(got, want) {
+		t.Errorf("unlisted are %v (%v), want %v", got, err, want)
+	}
+}
+
+// machineWords are what names the machine that the tree lies on: its checkout, the
+// folder around that, and the hosts that its packages come from.
+func machineWords(t *testing.T, dir string) []string {
+	t.Helper()
+	words := []string{dir + "/"}
+	// A folder that every machine has says nothing about this one.
+	everywhere := []string{"/", "/tmp", "/var/tmp", "/root", "/home", "/src", "/usr/src", "/opt", "/mnt", "/srv", "/data", "/build"}
+	if parent := filepath.Dir(dir); !slices.Contains(everywhere, parent) {
+		words = append(words, parent+"/")
+	}
+	out, err := exec.CommandContext(t.Context(), "go", "env", "GOPROXY", "GOSUMDB").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range regexp.MustCompile(`https?://(?:[^/@\s]*@)?([^/,|\s]+)`).FindAllStringSubmatch(string(out), -1) {
+		words = append(words, m[1])
+	}
+	return words
+}
+
+// namesMachine gives the words that a text holds. A path counts only where it
+// starts, so "/x/" is not seen in "a/x/".
+func namesMachine(text string, words []string) []string {
+	return slices.DeleteFunc(slices.Clone(words), func(w string) bool {
+		for rest := text; ; {
+			i := strings.Index(rest, w)
+			if i < 0 {
+				return true
+			}
+			if w[0] != '/' || i == 0 || !regexp.MustCompile(`[\w.)}~-]`).MatchString(rest[i-1:i]) {
+				return false
+			}
+			rest = rest[i+1:]
+		}
+	})
+}
+
+// TestTreeNamesNoMachine: what is committed must mean the same on every machine.
+func TestTreeNamesNoMachine(t *testing.T) {
+	dir := root(t)
+	words := machineWords(t, dir)
+	for _, name := range committed(t, dir) {
+		b, err := os.ReadFile(filepath.Join(dir, name))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // deleted, and not yet committed so
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, w := range namesMachine(string(b), words) {
+			t.Errorf("%s names this machine: %q", name, w)
+		}
+	}
+}
+
+func TestNamesMachine(t *testing.T) {
+	words := []string{"/x/", "proxy.example:80"}
+	for text, want := range map[string]int{
+		"": 0, "a/x/b": 0, "${dir}/x/b": 0, "/x": 0, "../x/": 0, "/x/b": 1, "see '/x/b'": 1, "a/x/ /x/": 1,
+		"http://proxy.example:80/y": 1, "-C /x/ proxy.example:80": 2,
+	} {
+		if got := namesMachine(text, words); len(got) != want {
+			t.Errorf("%q: found %q, want %d", text, got, want)
+		}
+	}
+}
+
+// committed are the regular files that git tracks or would; all files where this
+// is no git checkout.
+func committed(t *testing.T, dir string) []string {
+	t.Helper()
+	var names []string
+	// The checkout may belong to another user than the tests run as.
+	cmd := exec.CommandContext(t.Context(), "git", "-c", "safe.directory="+dir, "ls-files", "-z", "-co", "--exclude-standard")
+	cmd.Dir = dir
+	if out, err := cmd.Output(); err == nil {
+		names = strings.Split(strings.TrimSuffix(string(out), "\x00"), "\x00")
+	} else if err := filepath.WalkDir(dir, func(p string, _ fs.DirEntry, err error) error {
+		rel, _ := filepath.Rel(dir, p) // both are absolute
+		names = append(names, rel)
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return slices.DeleteFunc(names, func(n string) bool {
+		info, err := os.Lstat(filepath.Join(dir, n))
+		return err == nil && !info.Mode().IsRegular()
+	})
+}
+
+// command is one leaf of kvol's commands: "config view", and its help.
+type command struct{ name, help string }
+
+// commands asks the built program for its commands, as a user would.
+func commands(t *testing.T, kvol string, above ...string) []command {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), kvol, append(above, "--help")...).Output()
+	if err != nil {
+		t.Fatalf("kvol %s --help: %v", strings.Join(above, " "), err)
+	}
+	help := string(out)
+	names := subcommands(help)
+	if len(names) == 0 {
+		return []command{{strings.Join(above, " "), help}}
+	}
+	var all []command
+	for _, name := range names {
+		all = append(all, commands(t, kvol, append(slices.Clone(above), name)...)...)
+	}
+	return all
+}
+
+// subcommands reads the list of commands in a help text; those that cobra brings
+// are left out.
+func subcommands(help string) []string {
+	var names []string
+	in := false
+	for line := range strings.Lines(help) {
+		switch f := strings.Fields(line); {
+		case strings.HasSuffix(strings.TrimSpace(line), "Commands:"):
+			in = true
+		case line[0] != ' ' && line != "\n":
+			in = false
+		case in && len(f) > 0 && f[0] != "help" && f[0] != "completion":
+			names = append(names, f[0])
+		}
+	}
+	return names
+}
+
+// faults says what a command lacks: an example in its help, its exit codes, a
+// script among the texts of test/scripts.
+func (c command) faults(scripts []string) []string {
+	var out []string
+	for _, section := range []string{"Examples:", "Exit codes:"} {
+		if !regexp.MustCompile(`(?m)^` + section + `\n[ \t]+\S`).MatchString(c.help) {
+			out = append(out, fmt.Sprintf("its help has no section %q", section))
+		}
+	}
+	used := regexp.MustCompile(`(?m)^\s*(! |\? )?(exec )?kvol ` + regexp.QuoteMeta(c.name) + `( |$)`)
+	if !slices.ContainsFunc(scripts, used.MatchString) {
+		out = append(out, "no script in test/scripts runs it")
+	}
+	return out
+}
+
+func TestEveryCommandIsShownAndTested(t *testing.T) {
+	dir := root(t)
+	kvol := filepath.Join(t.TempDir(), "kvol")
+	build := exec.CommandContext(t.Context(), "go", "build", "-buildvcs=false", "-o", kvol, "./cmd/kvol")
+	build.Dir = dir
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	var scripts []string
+	files, _ := filepath.Glob(filepath.Join(dir, "test/scripts/*.txtar")) // the pattern is right
+	for _, f := range files {
+		b, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		scripts = append(scripts, string(b))
+	}
+	for _, c := range commands(t, kvol) {
+		for _, fault := range c.faults(scripts) {
+			t.Errorf("kvol %s: %s", c.name, fault)
+		}
+	}
+}
+
+func TestCommandFaults(t *testing.T) {
+	help := "Does it.\n\nUsage:\n  kvol x [flags]\n\nExamples:\n  kvol x\n\nExit codes:\n  0  done\n"
+	for _, c := range []struct {
+		help, script string
+		want         int
+	}{
+		{help, "# it works\nexec kvol x\n", 0},
+		{help, "! exec kvol x --flag\n", 0},
+		{help, "exec kvol xy\n", 1},
+		{help, "# kvol x\n", 1},
+		{strings.Replace(help, "Examples:\n  kvol x\n", "Examples:\n", 1), "exec kvol x\n", 1},
+		{"", "", 3},
+	} {
+		if got := (command{"x", c.help}).faults([]string{c.script}); len(got) != c.want {
+			t.Errorf("script %q, help %q: faults %q, want %d", c.script, c.help, got, c.want)
+		}
+	}
+	list := "Usage:\n  kvol [command]\n\nAvailable Commands:\n  attach      a\n  help        h\n\n  paths  p\n\nFlags:\n  -h, --help\n"
+	if got, want := subcommands(list), []string{"attach", "paths"}; !slices.Equal(got, want) {
+		t.Errorf("commands of the help are %q, want %q", got, want)
+	}
+}
