@@ -1,0 +1,33 @@
+# make build  the static program, bin/kvol
+# make demo   a volume carried up and down, as root
+# make test   all tests; as root, or those that mount skip
+# make lint   formatting, linters, the rules of the tree
+# make fuzz   every fuzz test for FUZZTIME each
+# make bench  the benchmarks
+
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+FUZZTIME ?= 30s
+GOTESTFLAGS ?=
+
+.PHONY: build demo test lint fuzz bench
+
+build:
+	CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '-s -w -X main.version=$(VERSION)' -o bin/kvol ./cmd/kvol
+
+demo: build
+	scripts/deps.sh demo
+	scripts/demo.sh
+
+test:
+	scripts/deps.sh test
+	go run ./test/cmd/gotest -count=1 $(GOTESTFLAGS) ./...
+
+lint:
+	scripts/deps.sh lint
+	scripts/lint.sh
+
+fuzz:
+	FUZZTIME=$(FUZZTIME) scripts/fuzz.sh
+
+bench:
+	go test -run '^$$' -bench . -benchmem ./...
