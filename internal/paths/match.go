@@ -1,0 +1,236 @@
+package paths
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// variable is a name that an element of a path can hold.
+type variable struct {
+	get   func(Path) string
+	set   func(*Path, string) bool // false: this element is no such name
+	valid func(string) error
+}
+
+// kubernetesIO is the first part of the in-tree plugins' names.
+const kubernetesIO = "kubernetes.io"
+
+var variables = map[string]variable{
+	"uid":       {func(p Path) string { return p.PodUID }, func(p *Path, s string) bool { p.PodUID = s; return true }, ValidPodUID},
+	"volume":    {func(p Path) string { return p.Volume }, func(p *Path, s string) bool { p.Volume = s; return true }, ValidVolumeName},
+	"container": {func(p Path) string { return p.Container }, func(p *Path, s string) bool { p.Container = s; return true }, ValidContainerName},
+	"driver":    {func(p Path) string { return p.Driver }, func(p *Path, s string) bool { p.Driver = s; return true }, ValidDriverName},
+	"hash":      {func(p Path) string { return p.HandleHash }, func(p *Path, s string) bool { p.HandleHash = s; return true }, ValidHandleHash},
+	"iface":     {func(p Path) string { return p.Iface }, func(p *Path, s string) bool { p.Iface = s; return true }, ValidIface},
+	"id":        {func(p Path) string { return p.ID }, func(p *Path, s string) bool { p.ID = s; return true }, validID},
+	"file":      {func(p Path) string { return p.File }, func(p *Path, s string) bool { p.File = s; return true }, validFile},
+	"kubeletfile": {
+		func(p Path) string { return p.File },
+		func(p *Path, s string) bool { p.File = s; return kubeletFiles[s] },
+		validFile,
+	},
+	"index": {
+		func(p Path) string { return strconv.Itoa(p.Index) },
+		func(p *Path, s string) bool {
+			n, err := strconv.Atoi(s)
+			p.Index = n
+			return err == nil && n >= 0 && strconv.Itoa(n) == s
+		},
+		validIndex,
+	},
+	// The plugin's name: escaped as one element, ...
+	"plugin": {
+		func(p Path) string { return EscapePlugin(p.Plugin) },
+		func(p *Path, s string) bool { p.Plugin = UnescapePlugin(s); return true },
+		func(s string) error { return ValidPluginName(UnescapePlugin(s)) },
+	},
+	// ... the part after "kubernetes.io", ...
+	"name": {
+		func(p Path) string {
+			name, _ := strings.CutPrefix(p.Plugin, kubernetesIO+"/")
+			return name
+		},
+		func(p *Path, s string) bool { p.Plugin = kubernetesIO + "/" + s; return true },
+		func(s string) error { return ValidPluginName(kubernetesIO + "/" + s) },
+	},
+	// ... or a FlexVolume driver's name, as two elements or one.
+	"vendor": {
+		func(p Path) string {
+			vendor, _, _ := strings.Cut(p.Plugin, "/")
+			return vendor
+		},
+		func(p *Path, s string) bool { p.Plugin = s; return s != kubernetesIO },
+		ValidPluginName,
+	},
+	"flexdriver": {
+		func(p Path) string {
+			_, driver, _ := strings.Cut(p.Plugin, "/")
+			return driver
+		},
+		func(p *Path, s string) bool { p.Plugin += "/" + s; return true },
+		ValidPluginName,
+	},
+	"flexplugin": {func(p Path) string { return p.Plugin }, func(p *Path, s string) bool { p.Plugin = s; return true }, ValidPluginName},
+}
+
+// element is one element of a layout's path: text, or a variable after some text.
+type element struct {
+	text string
+	v    *variable
+	name string
+	many bool
+}
+
+// row is a layout ready for use.
+type row struct {
+	layout
+	elems []element
+	flex  bool // serves plugins outside kubernetes.io only
+	any   bool // serves every plugin of kubernetes.io that has no row of its own
+}
+
+// kindOf is what a plugin's own row and a row for any plugin compete for.
+type kindOf struct {
+	kind   Kind
+	plugin string
+	old    bool
+}
+
+var rows, ownRow = compile(layouts)
+
+// compile splits the layouts and sorts them so that the first row that matches
+// is the right one: text before variables at the first element that differs, and
+// the longer path before the one that it begins with.
+func compile(table []layout) ([]row, map[kindOf]bool) {
+	out := make([]row, 0, len(table))
+	own := map[kindOf]bool{}
+	for _, l := range table {
+		r := row{layout: l}
+		for text := range strings.SplitSeq(l.path, "/") {
+			r.elems = append(r.elems, newElement(text))
+		}
+		r.any = strings.Contains(l.path, "{name}")
+		r.flex = strings.Contains(l.path, "{flex")
+		if l.plugin != "" {
+			own[kindOf{l.kind, l.plugin, l.old}] = true
+		}
+		out = append(out, r)
+	}
+	slices.SortStableFunc(out, func(a, b row) int {
+		for i := range min(len(a.elems), len(b.elems)) {
+			if c := cmp.Or(cmp.Compare(a.elems[i].rank(), b.elems[i].rank()), cmp.Compare(b.elems[i].text, a.elems[i].text)); c != 0 {
+				return c
+			}
+		}
+		return cmp.Compare(len(b.elems), len(a.elems))
+	})
+	return out, own
+}
+
+func newElement(text string) element {
+	open := strings.IndexByte(text, '{')
+	if open < 0 {
+		return element{text: text}
+	}
+	name, many := strings.CutSuffix(strings.TrimSuffix(text[open+1:], "}"), "...")
+	v := variables[name]
+	return element{text: text[:open], v: &v, name: name, many: many}
+}
+
+// rank orders elements: the more they say, the earlier they are tried.
+func (e element) rank() int {
+	switch {
+	case e.v == nil:
+		return 0
+	case e.text != "":
+		return 1
+	}
+	return 2
+}
+
+// match reads the elements of a path below the root; what is left is the Rest.
+func (r *row) match(elems []string) (Path, bool) {
+	if len(elems) < len(r.elems) {
+		return Path{}, false
+	}
+	p := Path{Kind: r.kind, Plugin: r.plugin, Old: r.old}
+	for _, e := range r.elems {
+		if len(elems) == 0 {
+			return Path{}, false
+		}
+		n := 1
+		if e.many {
+			n = r.span(elems)
+		}
+		value, ok := strings.CutPrefix(elems[0], e.text)
+		switch {
+		case !ok || n == 0:
+			return Path{}, false
+		case e.v == nil:
+			if value != "" {
+				return Path{}, false
+			}
+		case n > 1:
+			value = strings.Join(elems[:n], "/")
+			fallthrough
+		default:
+			if value == "" || !e.v.set(&p, value) {
+				return Path{}, false
+			}
+		}
+		elems = elems[n:]
+	}
+	if r.any && ownRow[kindOf{r.kind, p.Plugin, false}] {
+		return Path{}, false
+	}
+	p.Rest = strings.Join(elems, "/")
+	return p, true
+}
+
+// serves tells whether the row is the one that p can be built by.
+func (r *row) serves(p Path) bool {
+	if r.kind != p.Kind || r.old != p.Old {
+		return false
+	}
+	inTree := strings.HasPrefix(p.Plugin, kubernetesIO+"/")
+	switch {
+	case r.plugin != "":
+		return r.plugin == p.Plugin
+	case r.any:
+		return inTree && !ownRow[kindOf{p.Kind, p.Plugin, p.Old}]
+	case r.flex:
+		return !inTree && strings.Contains(p.Plugin, "/") == strings.Contains(r.path, "{vendor}")
+	}
+	return true
+}
+
+// render is the inverse of match, with every name validated.
+func (r *row) render(p Path) (string, error) {
+	out := make([]string, 0, len(r.elems)+1)
+	for _, e := range r.elems {
+		if e.v == nil {
+			out = append(out, e.text)
+			continue
+		}
+		value := e.v.get(p)
+		if value == "" {
+			return "", bad(string(p.Kind)+" path", r.path, "no "+e.name+" is given for it", "name it")
+		}
+		if err := e.v.valid(value); err != nil {
+			return "", err
+		}
+		if !e.many && strings.Contains(value, "/") {
+			return "", bad(e.name, value, "it has a slash", "give one name, not a path")
+		}
+		out = append(out, e.text+value)
+	}
+	if p.Rest != "" {
+		if err := validID(p.Rest); err != nil {
+			return "", err
+		}
+		out = append(out, p.Rest)
+	}
+	return strings.Join(out, "/"), nil
+}
