@@ -19,7 +19,7 @@ import (
 // nothing is removed, because that would delete through it.
 func TempDir(t testing.TB) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "kvoltest")
+	dir, err := os.MkdirTemp("", "kvoltest") //nolint:usetesting // t.TempDir removes through mounts
 	if err == nil {
 		dir, err = filepath.EvalSymlinks(dir)
 	}
