@@ -36,24 +36,19 @@ func (r *Root) MkdirAll(name string, perm uint32) (created []string, err error) 
 		return nil, err
 	}
 	withoutUmask(func() {
-		for i := range elems {
+		for i := 1; i <= len(elems) && err == nil; i++ {
 			var s slot
-			if s, err = r.slot(op, r.abs(elems[:i+1]...)); err != nil {
-				return
+			if s, err = r.slotOf(elems[:i]); err != nil {
+				break
 			}
 			var made bool
-			made, err = s.mkdir(perm)
-			s.close()
-			if made {
+			if made, err = s.mkdir(perm); made {
 				created = append(created, s.path)
 			}
-			if err != nil {
-				err = fail(op, s.path, err)
-				return
-			}
+			s.close()
 		}
 	})
-	return created, err
+	return created, fail(op, r.abs(elems...), err)
 }
 
 // mkdir is called without a umask.
@@ -65,16 +60,16 @@ func (s slot) mkdir(perm uint32) (bool, error) {
 	if !errors.Is(err, unix.EEXIST) {
 		return err == nil, err
 	}
-	info, err := s.k.statAt(s.dir, s.name)
-	switch {
-	case err != nil:
+	fd, err := openPath(s.dir, s.name)
+	if err != nil {
 		return false, err
-	case info.Type == Dir, info.Type == Unknown && info.MountRoot:
-		return false, nil
-	case info.Type == Symlink:
-		return false, &obstacle{s.path, "is a symbolic link, not a directory", unix.ELOOP}
 	}
-	return false, notDirectory(s.path, info.Type)
+	defer unix.Close(fd)
+	info, err := s.k.stat(fd)
+	if err != nil || info.Type == Dir || info.Type == Unknown && info.MountRoot {
+		return false, err
+	}
+	return false, notDirectory(s.path, info.Type, fd)
 }
 
 // withoutUmask runs f on a thread of its own whose umask is 0. The umask belongs to

@@ -202,7 +202,7 @@ func (r *Root) anchor(name string) (anchor, error) {
 	path := r.abs(name)
 	info, err := r.kernel.stat(fd)
 	if err == nil && info.Type != Dir {
-		err = notDirectory(path, info.Type)
+		err = notDirectory(path, info.Type, fd)
 	}
 	if err != nil {
 		unix.Close(fd)

@@ -30,17 +30,22 @@ func (r *Root) slot(op, name string) (slot, error) {
 	if len(elems) == 0 {
 		return slot{}, refuse(op, r.path, "is the root itself")
 	}
+	s, err := r.slotOf(elems)
+	return s, fail(op, r.abs(elems...), err)
+}
+
+// slotOf is slot with the bare cause of a failure.
+func (r *Root) slotOf(elems []string) (slot, error) {
 	last := len(elems) - 1
-	path := r.abs(elems...)
 	a, rest, err := r.start(elems[:last])
 	if err != nil {
-		return slot{}, fail(op, path, err)
+		return slot{}, err
 	}
 	dir, err := r.kernel.openDir(a, rest)
 	if err != nil {
-		return slot{}, fail(op, path, err)
+		return slot{}, err
 	}
-	return slot{dir: dir, name: elems[last], path: path, elems: elems, mnt: a.mnt, k: r.kernel}, nil
+	return slot{dir: dir, name: elems[last], path: r.abs(elems...), elems: elems, mnt: a.mnt, k: r.kernel}, nil
 }
 
 // openDir opens (O_PATH) the directory that the elements name beneath an
@@ -141,10 +146,8 @@ func (k kernel) step(dir int, el string, mnt uint64, path func() string) (int, e
 	case err != nil:
 	case info.MountID != mnt:
 		err = &obstacle{path(), "is a mount point", unix.EXDEV}
-	case info.Type == Symlink:
-		err = &obstacle{path(), "is a symbolic link to " + quote(linkTarget(fd)), unix.ELOOP}
 	case info.Type != Dir:
-		err = notDirectory(path(), info.Type)
+		err = notDirectory(path(), info.Type, fd)
 	}
 	if err != nil {
 		unix.Close(fd)
@@ -161,6 +164,9 @@ func (k kernel) stillBeneath(a anchor, fd int) error {
 		return err
 	}
 	here, err := os.Readlink(fdPath(fd))
+	if errors.Is(err, unix.ENAMETOOLONG) {
+		return nil // deeper than the kernel can say
+	}
 	if err != nil {
 		return err
 	}
@@ -170,8 +176,16 @@ func (k kernel) stillBeneath(a anchor, fd int) error {
 	return nil
 }
 
-func notDirectory(path string, t Type) error {
+// notDirectory is the error for a thing (O_PATH) that is no directory.
+func notDirectory(path string, t Type, fd int) error {
+	if t == Symlink {
+		return linkInTheWay(path, fd)
+	}
 	return &obstacle{path, fmt.Sprintf("is a %s, not a directory", t), unix.ENOTDIR}
+}
+
+func linkInTheWay(path string, fd int) error {
+	return &obstacle{path, "is a symbolic link to " + quote(linkTarget(fd)), unix.ELOOP}
 }
 
 // open opens the thing itself (O_PATH), which must be on the directory's mount
@@ -187,7 +201,7 @@ func (s slot) open(links bool) (int, Info, error) {
 	case info.MountID != s.mnt:
 		err = &obstacle{s.path, ErrIsMount.Error(), ErrIsMount}
 	case info.Type == Symlink && !links:
-		err = &obstacle{s.path, "is a symbolic link to " + quote(linkTarget(fd)), unix.ELOOP}
+		err = linkInTheWay(s.path, fd)
 	}
 	if err != nil {
 		unix.Close(fd)
