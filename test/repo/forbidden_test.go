@@ -137,8 +137,8 @@ func sources(t *testing.T, dir string) []string {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
+	if err != nil || len(out) == 0 {
+		t.Fatalf("%d files in %s: %v", len(out), dir, err)
 	}
 	return out
 }

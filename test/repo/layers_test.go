@@ -176,7 +176,11 @@ func root(t *testing.T) string {
 }
 
 func TestLayers(t *testing.T) {
-	for _, p := range listPackages(t) {
+	all := listPackages(t)
+	if !slices.ContainsFunc(all, func(p goPackage) bool { return p.ImportPath == module+"internal/api" }) {
+		t.Fatalf("go list does not see the tree: %v", all)
+	}
+	for _, p := range all {
 		importer := strings.TrimPrefix(p.ImportPath, module)
 		for _, imported := range p.Imports {
 			if err := refuse(importer, imported); err != nil {
