@@ -1,0 +1,212 @@
+package act
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/kvol/kvol/internal/api"
+	"github.com/kvol/kvol/internal/host/safefs"
+)
+
+// FSGroup gives the files of a mounted volume to a group, as the kubelet's
+// SetVolumeOwnership does: every entry's group is set, files become ug+rw,
+// directories ug+rwx and setgid; links are changed themselves and not followed;
+// a directory comes after what is in it, so that the root fits only when all
+// does (which OnRootMismatch relies on).
+type FSGroup struct {
+	Path string // a mount point below the root
+	GID  int64
+	// OnRootMismatch is the policy that leaves a volume alone whose root fits.
+	OnRootMismatch bool
+}
+
+func (a FSGroup) step() api.Step {
+	p, g := Quote(a.Path), strconv.FormatInt(a.GID, 10)
+	shell := fmt.Sprintf("find %[1]s -depth -xdev "+
+		`\( -type l -exec chgrp -h %[2]s {} + \) -o `+
+		`\( -type d -exec chgrp %[2]s {} + -exec chmod ug+rwx,g+s {} + \) -o `+
+		`\( -exec chgrp %[2]s {} + -exec chmod ug+rw {} + \)`, p, g)
+	policy := "Always"
+	if a.OnRootMismatch {
+		policy = "OnRootMismatch"
+		shell = fmt.Sprintf(`[ "$(stat -c %%g -- %[1]s)" = %[2]s ] && [ -n "$(find %[1]s -maxdepth 0 -perm -2770)" ] || `, p, g) + shell
+	}
+	return api.Step{
+		Action: "chown", Target: a.Path, Args: []string{":" + g, policy}, Shell: shell,
+		Reason: "the pod's fsGroup owns the volume",
+	}
+}
+
+const fsGroupJob = "fsgroup"
+
+type fsGroupArgs struct {
+	GID      int
+	RootOnly bool // look at the root alone
+	Apply    bool // change what does not fit; else stop at the first
+}
+
+type fsGroupAnswer struct {
+	Fits    bool
+	Changed int
+}
+
+func (a FSGroup) call(ctx context.Context, r *Runner, apply bool) (fsGroupAnswer, error) {
+	var out fsGroupAnswer
+	root, err := r.openEntry(a.Path)
+	if err != nil {
+		return out, err
+	}
+	defer root.Close()
+	args := fsGroupArgs{GID: int(a.GID), RootOnly: a.OnRootMismatch && !apply, Apply: apply}
+	_, err = r.Helper.Call(ctx, fsGroupJob, args, []*os.File{root}, &out)
+	if errors.Is(err, api.ErrTimeout) && apply {
+		err = api.Errorf(api.ErrUncertain, "the volume did not take its new group in time; some of its files have it").At(a.Path).
+			WithNext("run the same command again, with a longer --timeout")
+	}
+	return out, err
+}
+
+func (a FSGroup) done(ctx context.Context, r *Runner) (bool, string, error) {
+	if _, err := r.Root.Stat(a.Path); err != nil || r.pretended(a.Path) {
+		return false, "", nil
+	}
+	out, err := a.call(ctx, r, false)
+	return out.Fits, "", err
+}
+
+// pretended says that a dry run mounted something there that cannot be looked at.
+func (r *Runner) pretended(path string) bool {
+	top, ok := r.table.Top(path)
+	return r.DryRun && (!ok || top.ID < 0)
+}
+
+func (a FSGroup) do(ctx context.Context, r *Runner) (string, error) {
+	out, err := a.call(ctx, r, true)
+	return strconv.Itoa(out.Changed), err
+}
+
+func (a FSGroup) verify(ctx context.Context, r *Runner, _ string) error {
+	out, err := FSGroup{a.Path, a.GID, true}.call(ctx, r, false)
+	if err == nil && !out.Fits {
+		err = api.Errorf(api.ErrUncertain, "the group was set and the volume's root does not have it: its file system may not keep owners").At(a.Path)
+	}
+	return err
+}
+
+func (a FSGroup) settle(*Runner, Value) {}
+
+// runFSGroup is the helper's side: it walks the volume by descriptor, follows no
+// link and crosses no mount.
+func runFSGroup(raw []byte, files []*os.File) (any, []*os.File, error) {
+	var args fsGroupArgs
+	if err := json.Unmarshal(raw, &args); err != nil {
+		return nil, nil, err
+	}
+	if len(files) != 1 {
+		return nil, nil, unix.EBADF
+	}
+	info, err := safefs.StatFD(files[0])
+	if err != nil {
+		return nil, nil, err
+	}
+	w := fsGroupWalk{fsGroupArgs: args, mountID: info.MountID, fits: true}
+	if err := w.entry(int(files[0].Fd()), "", info); err != nil {
+		return nil, nil, err
+	}
+	return fsGroupAnswer{Fits: w.fits, Changed: w.changed}, nil, nil
+}
+
+type fsGroupWalk struct {
+	fsGroupArgs
+	mountID uint64
+	fits    bool
+	changed int
+}
+
+// entry handles one thing, given by an O_PATH descriptor, children first.
+func (w *fsGroupWalk) entry(fd int, name string, info safefs.Info) error {
+	if info.Type == safefs.Dir && !w.RootOnly {
+		if err := w.children(fd); err != nil {
+			return fmt.Errorf("%q: %w", name, err)
+		}
+	}
+	if !w.Apply && !w.fits {
+		return nil
+	}
+	want := info.Mode
+	switch info.Type {
+	case safefs.Symlink:
+	case safefs.Dir:
+		want |= 0o2770
+	default:
+		want |= 0o660
+	}
+	if int(info.GID) == w.GID && want == info.Mode {
+		return nil
+	}
+	w.fits = w.Apply
+	if !w.Apply {
+		return nil
+	}
+	w.changed++
+	return w.change(fd, info, want)
+}
+
+func (w *fsGroupWalk) change(fd int, info safefs.Info, mode uint32) error {
+	if int(info.GID) != w.GID {
+		if err := unix.Fchownat(fd, "", -1, w.GID, unix.AT_EMPTY_PATH|unix.AT_SYMLINK_NOFOLLOW); err != nil {
+			return os.NewSyscallError("fchownat", err)
+		}
+	}
+	if info.Type == safefs.Symlink {
+		return nil
+	}
+	// chown clears setuid and setgid, so the mode is set in either case. An O_PATH
+	// descriptor takes no fchmod; its /proc name does.
+	return os.NewSyscallError("chmod", unix.Chmod(fmt.Sprintf("/proc/self/fd/%d", fd), mode))
+}
+
+func (w *fsGroupWalk) children(dir int) error {
+	fd, err := unix.Openat(dir, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return err
+	}
+	d := os.NewFile(uintptr(fd), ".")
+	defer d.Close()
+	names, err := d.Readdirnames(-1)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if !w.Apply && !w.fits {
+			return nil
+		}
+		if err := w.child(fd, name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (w *fsGroupWalk) child(dir int, name string) error {
+	fd, err := unix.Openat(dir, name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if errors.Is(err, unix.ENOENT) {
+		return nil // removed since it was listed
+	}
+	if err != nil {
+		return err
+	}
+	f := os.NewFile(uintptr(fd), name)
+	defer f.Close()
+	info, err := safefs.StatFD(f)
+	if err != nil || info.MountID != w.mountID {
+		return err
+	}
+	return w.entry(fd, name, info)
+}

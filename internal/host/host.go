@@ -1,0 +1,161 @@
+// Package host is the machine that kvol works on: a struct of narrow parts, one
+// package below this one each. What only a kubelet has does not exist here.
+//
+// Plugins get a Host to look at the machine. They change nothing through it:
+// that is what [act.Runner] is for.
+package host
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/kvol/kvol/internal/api"
+	"github.com/kvol/kvol/internal/host/act"
+	"github.com/kvol/kvol/internal/host/devices"
+	"github.com/kvol/kvol/internal/host/exec"
+	"github.com/kvol/kvol/internal/host/format"
+	"github.com/kvol/kvol/internal/host/mounts"
+	"github.com/kvol/kvol/internal/host/probe"
+	"github.com/kvol/kvol/internal/host/safefs"
+	"github.com/kvol/kvol/internal/paths"
+)
+
+// Options say where things are. The zero value is this machine as it is.
+type Options struct {
+	RootDir  string // the kubelet's; /var/lib/kubelet
+	StateDir string // kvol's own, kept; /var/lib/kvol
+	RunDir   string // kvol's own, gone at boot; /run/kvol
+	ProcRoot string // /proc
+	SysRoot  string // /sys
+	DevRoot  string // /dev
+	NodeName string // the host name
+
+	LockTimeout  time.Duration // 10 s
+	ProbeTimeout time.Duration // 1 s
+
+	Warn func(string) // nil drops warnings
+}
+
+// Host is the machine.
+type Host struct {
+	Options
+	Layout  paths.Layout
+	Exec    exec.Runner
+	Helper  *probe.Helper
+	Devices *devices.Devices
+
+	root       *safefs.Root
+	state, run *safefs.Root
+	ownOpened  bool
+}
+
+// Main serves as the helper process if this process was started as one, and
+// returns at once otherwise. It is the first call of main and of every TestMain.
+func Main() { probe.Main(act.Jobs(), devices.Jobs(), format.Jobs()) }
+
+// New looks at nothing but its options and changes nothing. A root directory that
+// is a symlink is resolved once; one that is not there is told by [Host.Root].
+func New(o Options) (*Host, error) {
+	def(&o.RootDir, "/var/lib/kubelet")
+	def(&o.StateDir, "/var/lib/kvol")
+	def(&o.RunDir, "/run/kvol")
+	def(&o.ProcRoot, "/proc")
+	def(&o.SysRoot, "/sys")
+	def(&o.DevRoot, "/dev")
+	if o.NodeName == "" {
+		name, err := os.Hostname()
+		if err != nil {
+			return nil, err
+		}
+		o.NodeName = strings.ToLower(name) // as the kubelet does
+	}
+	defDuration(&o.LockTimeout, 10*time.Second)
+	defDuration(&o.ProbeTimeout, time.Second)
+	if o.Warn == nil {
+		o.Warn = func(string) {}
+	}
+	for _, dir := range []struct{ flag, path string }{
+		{"--root-dir", o.RootDir}, {"--state-dir", o.StateDir}, {"--run-dir", o.RunDir},
+	} {
+		if !filepath.IsAbs(dir.path) || strings.ContainsRune(dir.path, 0) {
+			return nil, api.Errorf(api.ErrUsage, "%s %q is not an absolute path", dir.flag, dir.path).
+				WithNext("give it from the root of the file system on: %s /…", dir.flag)
+		}
+	}
+	helper := probe.New(o.RunDir)
+	h := &Host{
+		Options: o,
+		Exec:    exec.New(exec.Options{}),
+		Helper:  helper,
+		Devices: devices.New(o.SysRoot, o.DevRoot, o.ProcRoot, helper),
+	}
+	var err error
+	if h.root, err = safefs.OpenLayout(o.RootDir); err != nil {
+		if !errors.Is(err, api.ErrNotFound) {
+			return nil, err
+		}
+		h.root = nil
+		h.Layout, err = paths.New(filepath.Clean(o.RootDir))
+		return h, err
+	}
+	h.Layout, err = paths.New(h.root.Path())
+	return h, err
+}
+
+func def(s *string, v string) {
+	if *s == "" {
+		*s = v
+	}
+}
+
+func defDuration(d *time.Duration, v time.Duration) {
+	if *d == 0 {
+		*d = v
+	}
+}
+
+// Close lets go of what the host keeps open, and of its helper.
+func (h *Host) Close() {
+	h.Helper.Close()
+	for _, r := range []*safefs.Root{h.root, h.state, h.run} {
+		if r != nil {
+			r.Close()
+		}
+	}
+}
+
+// Root is the kubelet's root directory, resolved and held by descriptor.
+func (h *Host) Root() (*safefs.Root, error) {
+	if h.root == nil {
+		return nil, api.Errorf(api.ErrNotFound, "there is no kubelet root directory here").At(h.RootDir).
+			WithNext("name the one of this node: --root-dir DIR")
+	}
+	return h.root, nil
+}
+
+// Mounts reads the mount table. It reports lines that it could not read.
+func (h *Host) Mounts() (*mounts.Table, error) {
+	t, err := mounts.Read(filepath.Join(h.ProcRoot, "self/mountinfo"))
+	if err != nil {
+		return nil, err
+	}
+	for _, b := range t.Bad {
+		h.Warn(b.String())
+	}
+	return t, nil
+}
+
+// Own opens, and makes where they are missing, kvol's own directories. Either is
+// nil when it cannot be had; the reasons are joined.
+func (h *Host) Own() (state, run *safefs.Root, err error) {
+	if !h.ownOpened {
+		var serr, rerr error
+		h.state, serr = safefs.OwnDir(h.StateDir)
+		h.run, rerr = safefs.OwnDir(h.RunDir)
+		err, h.ownOpened = errors.Join(serr, rerr), true
+	}
+	return h.state, h.run, err
+}
