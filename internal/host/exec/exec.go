@@ -205,6 +205,7 @@ func (r *runner) Run(ctx context.Context, c Cmd) (Result, error) {
 	}
 	err = p.wait(ctx, r.Grace)
 	res := p.result()
+	p.close()
 	r.Log.Debug("exec", "command", c.String(), "pid", p.pid, "exit", res.ExitCode, "took", time.Since(began), "error", err)
 	return res, err
 }
@@ -259,8 +260,7 @@ func start(path string, c Cmd, dirs []string) (*process, error) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	p.began = time.Now()
 	if err := cmd.Start(); err != nil {
-		p.out.close()
-		p.err.close()
+		p.close()
 		return nil, fmt.Errorf("%s: %w", c, err)
 	}
 	p.pid = cmd.Process.Pid
@@ -319,6 +319,12 @@ func (p *process) lastWords() string {
 		return ": " + w
 	}
 	return ""
+}
+
+// close frees kvol's side of the output. A tool that goes on has its own.
+func (p *process) close() {
+	p.out.close()
+	p.err.close()
 }
 
 // result is what is known of the tool by now.
