@@ -5,7 +5,9 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -21,11 +23,12 @@ const (
 // then, since half of one looks whole.
 func Parse(r io.Reader) (*Table, error) {
 	t := &Table{}
-	p := parser{words: map[string]string{}, lists: map[string][]string{}}
+	p := &parser{}
 	in := lines{r: bufio.NewReaderSize(r, 64<<10)}
 	for n := 1; ; n++ {
 		line, err := in.next()
 		if err == io.EOF && len(line) == 0 {
+			t.Mounts = slices.Concat(p.mounts...)
 			return t, nil
 		}
 		var m Mount
@@ -37,7 +40,7 @@ func Parse(r io.Reader) (*Table, error) {
 			// The kernel ends every line, so this one is cut. What is left of it may
 			// still tell that something is mounted there.
 			if m, err = p.mount(line); err == nil {
-				t.Mounts = append(t.Mounts, m)
+				p.add(m)
 			}
 			err = errCut
 		default:
@@ -47,7 +50,7 @@ func Parse(r io.Reader) (*Table, error) {
 			t.Bad = append(t.Bad, BadLine{Line: n, Reason: err.Error(), Text: quote(line)})
 			continue
 		}
-		t.Mounts = append(t.Mounts, m)
+		p.add(m)
 	}
 }
 
@@ -96,11 +99,65 @@ func (l *lines) next() ([]byte, error) {
 	return bytes.TrimSuffix(l.long, []byte("\n")), err
 }
 
-// parser keeps what many mounts of one table have in common, so that a table of
-// 50,000 mounts costs little more than its mount points.
+// parser keeps the memory of a table small: one copy of what many mounts have in
+// common, few large pieces instead of many small ones. It doubles the speed.
 type parser struct {
-	words map[string]string   // as printed → unescaped
-	lists map[string][]string // as printed → cut apart and unescaped
+	words cache[string]
+	lists cache[[]string]
+	text  strings.Builder // never grows, so the strings in it stay
+	tags  []string        // likewise
+	// mounts are pieces of the table: a slice that grows is copied again and again.
+	mounts [][]Mount
+}
+
+const (
+	textPiece   = 32 << 10 // bytes
+	tagsPiece   = 512
+	mountsPiece = 256
+)
+
+func (p *parser) add(m Mount) {
+	last := len(p.mounts) - 1
+	if last < 0 || len(p.mounts[last]) == mountsPiece {
+		p.mounts = append(p.mounts, make([]Mount, 0, mountsPiece))
+		last++
+	}
+	p.mounts[last] = append(p.mounts[last], m)
+}
+
+// cache remembers the last field, as printed, that fell into each of its slots.
+// (A map would grow with every field that is there once only.)
+type cache[T any] [256]struct {
+	raw   string
+	value T
+}
+
+var seed = maphash.MakeSeed()
+
+func (c *cache[T]) get(p *parser, b []byte, make func(raw string) T) T {
+	if len(b) > maxShared {
+		return make(string(b))
+	}
+	slot := &c[maphash.Bytes(seed, b)%uint64(len(c))]
+	if slot.raw != string(b) || len(b) == 0 {
+		slot.raw = p.keep(b)
+		slot.value = make(slot.raw)
+	}
+	return slot.value
+}
+
+// keep makes a string of b.
+func (p *parser) keep(b []byte) string {
+	if len(b) > textPiece/8 {
+		return string(b)
+	}
+	if p.text.Cap()-p.text.Len() < len(b) {
+		p.text = strings.Builder{}
+		p.text.Grow(textPiece)
+	}
+	start := p.text.Len()
+	p.text.Write(b)
+	return p.text.String()[start:]
 }
 
 // mount reads one line: "36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root rw,errors=continue".
@@ -118,24 +175,14 @@ func (p *parser) mount(line []byte) (m Mount, err error) {
 	}
 	// No name holds two slashes in a row, so this mark is always the kernel's.
 	m.Root, m.Deleted = strings.CutSuffix(p.word(f.next()), "//deleted")
-	if m.MountPoint = unescape(string(f.next())); !strings.HasPrefix(m.MountPoint, "/") {
+	if m.MountPoint = unescape(p.keep(f.next())); !strings.HasPrefix(m.MountPoint, "/") {
 		return m, errPath
 	}
 	if m.Options = p.list(f.next()); len(m.Options) == 0 {
 		return m, errOptions
 	}
-	for {
-		if len(f.rest) == 0 {
-			return m, errSeparator
-		}
-		tag := string(f.next())
-		if tag == "-" {
-			break
-		}
-		if group, ok := strings.CutPrefix(tag, "shared:"); ok {
-			m.PeerGroup, _ = strconv.Atoi(group)
-		}
-		m.Optional = append(m.Optional, tag)
+	if m.Optional, m.PeerGroup, ok = p.propagation(&f); !ok {
+		return m, errSeparator
 	}
 	m.FSType = p.word(f.next())
 	m.Source = p.word(f.next()) // an empty source is two blanks in a row
@@ -147,12 +194,39 @@ func (p *parser) mount(line []byte) (m Mount, err error) {
 	return m, nil
 }
 
+// propagation reads the optional fields and the separator that ends them.
+func (p *parser) propagation(f *fields) (tags []string, group int, ok bool) {
+	start := len(p.tags)
+	for len(f.rest) > 0 {
+		b := f.next()
+		if string(b) == "-" {
+			if start < len(p.tags) {
+				tags = p.tags[start:len(p.tags):len(p.tags)]
+			}
+			return tags, group, true
+		}
+		if n, ok := bytes.CutPrefix(b, []byte("shared:")); ok {
+			group, _ = number(n)
+		}
+		if len(p.tags) == cap(p.tags) {
+			p.tags = append(make([]string, 0, tagsPiece), p.tags[start:]...)
+			start = 0
+		}
+		p.tags = append(p.tags, p.word(b))
+	}
+	return nil, 0, false
+}
+
 // fields are what is left of a line. Exactly one blank parts two of them.
 type fields struct{ rest []byte }
 
 func (f *fields) next() []byte {
-	field, rest, _ := bytes.Cut(f.rest, []byte(" "))
-	f.rest = rest
+	field := f.rest
+	if i := bytes.IndexByte(field, ' '); i >= 0 {
+		field, f.rest = field[:i], field[i+1:]
+	} else {
+		f.rest = nil
+	}
 	return field
 }
 
@@ -168,31 +242,10 @@ func device(b []byte) (major, minor int, ok bool) {
 	return major, minor, ok1 && ok2
 }
 
-// word unescapes a field and keeps one copy of a short one.
-func (p *parser) word(b []byte) string {
-	if s, ok := p.words[string(b)]; ok { // the compiler makes no string for this
-		return s
-	}
-	raw := string(b)
-	s := unescape(raw)
-	if len(raw) <= maxShared {
-		p.words[raw] = s
-	}
-	return s
-}
+// word unescapes a field.
+func (p *parser) word(b []byte) string { return p.words.get(p, b, unescape) }
 
-// list is word for options.
-func (p *parser) list(b []byte) []string {
-	if l, ok := p.lists[string(b)]; ok {
-		return l
-	}
-	raw := string(b)
-	l := splitOptions(raw)
-	if len(raw) <= maxShared {
-		p.lists[raw] = l
-	}
-	return l
-}
+func (p *parser) list(b []byte) []string { return p.lists.get(p, b, splitOptions) }
 
 // splitOptions cuts at commas, then undoes escapes: a comma inside of a value is
 // \054 there. Only the security modules print a plain one, in a value that they

@@ -16,7 +16,8 @@ type Table struct {
 	// Bad are the lines that are not in Mounts, and a last line without a newline.
 	Bad []BadLine
 	// Changed means that the namespace changed during each of the tries: a mount
-	// that came or went meanwhile may be missing or still there.
+	// that came or went meanwhile may be missing or still there. (Before Linux 5.8
+	// a reader could lose its place, so there any mount may be missing.)
 	Changed bool
 
 	once  sync.Once
