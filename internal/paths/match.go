@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 // variable is a name that an element of a path can hold.
@@ -98,15 +99,17 @@ type kindOf struct {
 	old    bool
 }
 
-var rows, ownRow = compile(layouts)
+// table is the layouts made ready, and which plugins have rows of their own. It
+// is made when first needed: most commands start without it.
+var table = sync.OnceValues(func() ([]row, map[kindOf]bool) { return compile(layouts) })
 
 // compile splits the layouts and sorts them so that the first row that matches
 // is the right one: text before variables at the first element that differs, and
 // the longer path before the one that it begins with.
-func compile(table []layout) ([]row, map[kindOf]bool) {
-	out := make([]row, 0, len(table))
+func compile(layouts []layout) ([]row, map[kindOf]bool) {
+	out := make([]row, 0, len(layouts))
 	own := map[kindOf]bool{}
-	for _, l := range table {
+	for _, l := range layouts {
 		r := row{layout: l}
 		for text := range strings.SplitSeq(l.path, "/") {
 			r.elems = append(r.elems, newElement(text))
@@ -150,39 +153,54 @@ func (e element) rank() int {
 	return 2
 }
 
-// match reads the elements of a path below the root; what is left is the Rest.
-func (r *row) match(elems []string) (Path, bool) {
+// fits tells whether the row's text is that of the path, and how many elements
+// its {id...} takes. It decides for nearly all rows, so it makes nothing.
+func (r *row) fits(elems []string) (many int, ok bool) {
 	if len(elems) < len(r.elems) {
+		return 0, false
+	}
+	for i := range r.elems {
+		e := &r.elems[i]
+		switch {
+		case len(elems) == 0:
+			return 0, false
+		case e.many:
+			if many = r.span(elems); many == 0 {
+				return 0, false
+			}
+			elems = elems[many:]
+			continue
+		case e.v == nil && elems[0] != e.text, !strings.HasPrefix(elems[0], e.text):
+			return 0, false
+		}
+		elems = elems[1:]
+	}
+	return many, true
+}
+
+// match reads the elements of a path below the root; what is left is the Rest.
+func (r *row) match(elems []string, own map[kindOf]bool) (Path, bool) {
+	many, ok := r.fits(elems)
+	if !ok {
 		return Path{}, false
 	}
 	p := Path{Kind: r.kind, Plugin: r.plugin, Old: r.old}
 	for _, e := range r.elems {
-		if len(elems) == 0 {
-			return Path{}, false
-		}
 		n := 1
 		if e.many {
-			n = r.span(elems)
+			n = many
 		}
-		value, ok := strings.CutPrefix(elems[0], e.text)
-		switch {
-		case !ok || n == 0:
-			return Path{}, false
-		case e.v == nil:
-			if value != "" {
-				return Path{}, false
-			}
-		case n > 1:
-			value = strings.Join(elems[:n], "/")
-			fallthrough
-		default:
-			if value == "" || !e.v.set(&p, value) {
-				return Path{}, false
-			}
-		}
+		value := strings.Join(elems[:n], "/")[len(e.text):]
 		elems = elems[n:]
+		if e.v == nil {
+			continue
+		}
+		// After text ("iface-..") an element can hold what no element can be.
+		if value == "" || value == "." || value == ".." || !e.v.set(&p, value) {
+			return Path{}, false
+		}
 	}
-	if r.any && ownRow[kindOf{r.kind, p.Plugin, false}] {
+	if r.any && own[kindOf{r.kind, p.Plugin, false}] {
 		return Path{}, false
 	}
 	p.Rest = strings.Join(elems, "/")
@@ -190,7 +208,7 @@ func (r *row) match(elems []string) (Path, bool) {
 }
 
 // serves tells whether the row is the one that p can be built by.
-func (r *row) serves(p Path) bool {
+func (r *row) serves(p Path, own map[kindOf]bool) bool {
 	if r.kind != p.Kind || r.old != p.Old {
 		return false
 	}
@@ -199,7 +217,7 @@ func (r *row) serves(p Path) bool {
 	case r.plugin != "":
 		return r.plugin == p.Plugin
 	case r.any:
-		return inTree && !ownRow[kindOf{p.Kind, p.Plugin, p.Old}]
+		return inTree && !own[kindOf{p.Kind, p.Plugin, p.Old}]
 	case r.flex:
 		return !inTree && strings.Contains(p.Plugin, "/") == strings.Contains(r.path, "{vendor}")
 	}

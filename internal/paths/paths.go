@@ -102,8 +102,9 @@ func (l Layout) Parse(abs string) Path {
 		return Path{Kind: None}
 	}
 	elems := strings.Split(rel, "/")
+	rows, own := table()
 	for i := range rows {
-		if p, ok := rows[i].match(elems); ok {
+		if p, ok := rows[i].match(elems, own); ok {
 			return p
 		}
 	}
@@ -122,9 +123,10 @@ func (l Layout) Build(p Path) (string, error) {
 		return l.Root, nil
 	}
 	var failed error
+	rows, own := table()
 	for i := range rows {
 		r := &rows[i]
-		if !r.serves(p) {
+		if !r.serves(p, own) {
 			continue
 		}
 		rel, err := r.render(p)

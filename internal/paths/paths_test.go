@@ -157,6 +157,7 @@ var everyPath = []struct {
 func TestEveryPathBothWays(t *testing.T) {
 	l := layout1(t)
 	used := map[string]bool{}
+	rows, own := table()
 	for _, c := range everyPath {
 		abs := root + "/" + c.path
 		if diff := cmp.Diff(c.want, l.Parse(abs)); diff != "" {
@@ -166,7 +167,7 @@ func TestEveryPathBothWays(t *testing.T) {
 			t.Errorf("Build(%+v)\n got %s, %v\nwant %s", c.want, got, err, abs)
 		}
 		for i := range rows {
-			if _, ok := rows[i].match(strings.Split(c.path, "/")); ok {
+			if _, ok := rows[i].match(strings.Split(c.path, "/"), own); ok {
 				used[rows[i].path] = true
 				break
 			}
