@@ -440,7 +440,7 @@ func TestHolders(t *testing.T) {
 		}
 	})
 	t.Run("on a partition", func(t *testing.T) {
-		testutil.Tool(t, "sfdisk")
+		testutil.Tool(t, "sfdisk", "partx")
 		dev, _ := testutil.LoopImage(t, 32<<20)
 		part := partition(t, dev)
 		testutil.Mkfs(t, part, "ext4")
@@ -474,6 +474,10 @@ func partition(t *testing.T, dev string) string {
 	cmd.Stdin = strings.NewReader("label: dos\n2048,,L\n")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("sfdisk: %v: %s", err, out)
+	}
+	// The kernel may be built without any kind of partition table.
+	if out, err := exec.Command("partx", "-u", dev).CombinedOutput(); err != nil {
+		t.Fatalf("partx: %v: %s", err, out)
 	}
 	part := dev + "p1"
 	testutil.Poll(t, part+" is there", func() bool { _, err := os.Stat(part); return err == nil })
