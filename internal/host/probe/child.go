@@ -31,6 +31,7 @@ type child struct {
 	gone  chan struct{} // closed when the process was reaped; state is set before
 	state *os.ProcessState
 
+	failed  sync.Once
 	mu      sync.Mutex
 	err     error // why it is of no use any more
 	lastID  uint64
@@ -140,7 +141,7 @@ func (c *child) post(ctx context.Context, reqs []request, files []*os.File) erro
 	select {
 	case <-c.write:
 	case <-ctx.Done():
-		return api.Errorf(api.ErrTimeout, "the probe helper (pid %d) takes no requests", c.pid)
+		return api.Errorf(ended(ctx), "the probe helper (pid %d) takes no requests", c.pid)
 	}
 	defer func() { c.write <- struct{}{} }()
 	deadline, _ := ctx.Deadline()
@@ -160,13 +161,19 @@ func (c *child) post(ctx context.Context, reqs []request, files []*os.File) erro
 		return nil
 	}
 	// Half a frame may have gone: nothing can follow it.
-	_ = c.proc.Kill()
+	c.fail()
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		err = api.Errorf(api.ErrTimeout, "the probe helper (pid %d) took no requests and was killed", c.pid)
-	} else {
-		err = fmt.Errorf("%w: %w", ErrDied, err)
+		return api.Errorf(api.ErrTimeout, "the probe helper (pid %d) took no requests and was killed", c.pid)
 	}
-	return err
+	return c.dead()
+}
+
+// ended is the kind of error that the end of a context is.
+func ended(ctx context.Context) error {
+	if errors.Is(ctx.Err(), context.Canceled) {
+		return context.Canceled
+	}
+	return api.ErrTimeout
 }
 
 // hold sends descriptors for the helper to keep. That it fails means that the
@@ -235,7 +242,9 @@ func (c *child) abandon(id uint64, answers <-chan answer) {
 }
 
 // fail ends the child and tells all that wait.
-func (c *child) fail() {
+func (c *child) fail() { c.failed.Do(c.bury) }
+
+func (c *child) bury() {
 	_ = c.proc.Kill()
 	how := "it is still there"
 	select {

@@ -129,11 +129,7 @@ func (h *Helper) Call(ctx context.Context, job string, args any, files []*os.Fil
 		return a.files, a.decode(out)
 	case <-ctx.Done():
 		c.abandon(reqs[0].ID, answers)
-		kind := api.ErrTimeout
-		if errors.Is(ctx.Err(), context.Canceled) {
-			kind = context.Canceled
-		}
-		return nil, api.Errorf(kind, "%s: no answer after %s", job, time.Since(began).Round(time.Millisecond))
+		return nil, api.Errorf(ended(ctx), "%s: no answer after %s", job, time.Since(began).Round(time.Millisecond))
 	}
 }
 
