@@ -15,7 +15,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 
 	"github.com/kvol/kvol/internal/api"
 	"golang.org/x/sys/unix"
@@ -94,7 +93,7 @@ func Read(path string) (*Table, error) {
 	// a change once only, to whoever polls first.
 	fd, err := retry(func() (int, error) { return unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0) })
 	if err != nil {
-		return nil, failed(path, &fs.PathError{Op: "open", Path: path, Err: err})
+		return nil, failed(path, fmt.Errorf("open: %w", err))
 	}
 	defer unix.Close(fd)
 	t, err := consistent(fd, func() (*Table, error) {

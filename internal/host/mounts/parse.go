@@ -104,9 +104,9 @@ func (l *lines) next() ([]byte, error) {
 type parser struct {
 	words cache[string]
 	lists cache[[]string]
-	text  strings.Builder // never grows, so the strings in it stay
-	tags  []string        // likewise
-	// mounts are pieces of the table: a slice that grows is copied again and again.
+	// Pieces of a fixed size: what grows is copied again and again.
+	text   strings.Builder
+	tags   []string
 	mounts [][]Mount
 }
 
@@ -134,14 +134,14 @@ type cache[T any] [256]struct {
 
 var seed = maphash.MakeSeed()
 
-func (c *cache[T]) get(p *parser, b []byte, make func(raw string) T) T {
+func (c *cache[T]) get(p *parser, b []byte, read func(raw string) T) T {
 	if len(b) > maxShared {
-		return make(string(b))
+		return read(string(b))
 	}
 	slot := &c[maphash.Bytes(seed, b)%uint64(len(c))]
 	if slot.raw != string(b) || len(b) == 0 {
 		slot.raw = p.keep(b)
-		slot.value = make(slot.raw)
+		slot.value = read(slot.raw)
 	}
 	return slot.value
 }

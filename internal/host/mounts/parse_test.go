@@ -246,9 +246,9 @@ func generate(n int) string {
 		case 0:
 			fmt.Fprintf(&b, "%d 66 7:3 /mnt/local%d %skubernetes.io~local-volume/local-fs rw,relatime shared:1 - ext4 /dev/loop3 rw\n", 100+i, i, pod)
 		case 1:
-			fmt.Fprintf(&b, "%d 66 0:%d / %skubernetes.io~projected/kube-api-access-9ptcj rw,relatime shared:%d - tmpfs tmpfs rw,size=24581692k,noswap\n", 100+i, i, pod, i)
+			fmt.Fprintf(&b, "%d 66 0:%d / %skubernetes.io~projected/kube-api-access-9ptcj rw,relatime - tmpfs tmpfs rw,size=24581692k,noswap\n", 100+i, i, pod)
 		case 2:
-			fmt.Fprintf(&b, "%d 66 7:%d / %skubernetes.io~csi/pvc-80140b17-75e3-4b79-9037-%012d/mount rw,relatime shared:%d - ext4 /dev/loop%d rw\n", 100+i, i, pod, i, i, i)
+			fmt.Fprintf(&b, "%d 66 7:%d / %skubernetes.io~csi/pvc-80140b17-75e3-4b79-9037-%012d/mount rw,relatime shared:%d master:%d - ext4 /dev/loop%d rw\n", 100+i, i, pod, i, i, i+1, i)
 		}
 	}
 	return b.String()
@@ -256,14 +256,17 @@ func generate(n int) string {
 
 func TestParse100000Lines(t *testing.T) {
 	const n = 100_000
-	got := parse(t, generate(n))
+	text := generate(n)
+	got := parse(t, text)
 	if len(got.Mounts) != n || len(got.Bad) > 0 {
 		t.Fatalf("%d mounts, %d bad", len(got.Mounts), len(got.Bad))
 	}
-	for i, m := range got.Mounts {
-		if m.ID != 100+i {
-			t.Fatalf("mount %d has the id %d", i, m.ID)
+	i := 0
+	for want := range strings.Lines(text) {
+		if have := line(got.Mounts[i]); have != want {
+			t.Fatalf("line %d\n%s was read as\n%s", i+1, want, have)
 		}
+		i++
 	}
 	if top, ok := got.Top(got.Mounts[n-1].MountPoint); !ok || top.ID != 100+n-1 {
 		t.Error("the last one is not found")

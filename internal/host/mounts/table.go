@@ -24,10 +24,10 @@ type Table struct {
 	index index // made on the first question about a path
 }
 
-// At gives the mounts on exactly the path p, those hidden too, lowest first: the
-// last one is what a lookup finds, unless all of them are hidden (see Top). Only
-// on "/" it is the root directory of the process that is found, although what
-// was mounted over it lies higher: it is the last one there as well.
+// At gives the mounts on exactly the path p, those hidden too, the lowest first
+// and last the one that a lookup finds, unless all are hidden (see Top). Mounted
+// over "/" is found by no lookup, so there the root directory itself is last.
+// Links in p are not followed.
 func (t *Table) At(p string) []Mount {
 	x := t.indexed()
 	i, ok := x.top[filepath.Clean(p)]

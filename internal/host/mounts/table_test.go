@@ -19,7 +19,7 @@ func TestQuestions(t *testing.T) {
 		"8 7 8:1 / /k/pod rw - ext4 /dev/sda1 rw",
 		"9 1 7:6 / /kk rw - ext4 /dev/loop5 rw",
 	}, "\n")+"\n")
-	byID := func(id int) Mount { return table.Mounts[id-1] }
+	mount := func(id int) Mount { return table.Mounts[id-1] }
 	for what, tt := range map[string]struct {
 		got  []Mount
 		want []int
@@ -32,9 +32,9 @@ func TestQuestions(t *testing.T) {
 		"at /k/pod":            {table.At("/k/pod"), []int{3, 6, 8}},
 		"at //k/./pod/":        {table.At("//k/./pod/"), []int{3, 6, 8}},
 		"at /k/po":             {table.At("/k/po"), nil},
-		"same root":            {table.SameRoot(byID(2)), []int{3}},
-		"same root, deleted":   {table.SameRoot(byID(5)), nil},
-		"same root, a bind":    {table.SameRoot(byID(4)), nil},
+		"same root":            {table.SameRoot(mount(2)), []int{3}},
+		"same root, deleted":   {table.SameRoot(mount(5)), nil},
+		"same root, a bind":    {table.SameRoot(mount(4)), nil},
 		"same device":          {table.SameDevice(7, 5), []int{2, 3, 4, 5}},
 		"same device as none":  {table.SameDevice(5, 7), nil},
 		"same root as another": {table.SameRoot(Mount{Major: 8, Minor: 1, Root: "/"}), []int{1, 8}},
@@ -55,7 +55,7 @@ func TestQuestions(t *testing.T) {
 	if table.Visible(Mount{ID: 99, MountPoint: "/k"}) || table.Visible(Mount{ID: 1, MountPoint: "/gone"}) {
 		t.Error("a mount of another table is visible")
 	}
-	m, o := byID(2), byID(6)
+	m, o := mount(2), mount(6)
 	if !m.ReadOnly() || m.SuperReadOnly() || o.ReadOnly() || !o.SuperReadOnly() || m.Device() != "7:5" {
 		t.Errorf("%+v %+v", m, o)
 	}
