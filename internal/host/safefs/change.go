@@ -199,8 +199,11 @@ func (r *Root) WriteFile(name string, data []byte, perm uint32) error {
 		return refuse(op, s.path, "is not the place of any file that kvol writes")
 	}
 	if r.kind != volumeRoot {
-		info, err := s.k.statAt(s.dir, s.name)
-		if err == nil && info.Type != File {
+		switch info, err := s.k.statAt(s.dir, s.name); {
+		case err != nil: // nothing there, or the writing says it
+		case info.MountID != s.mnt:
+			return fail(op, s.path, &obstacle{s.path, ErrIsMount.Error(), ErrIsMount})
+		case info.Type != File:
 			return refuse(op, s.path, "is a %s, not a regular file, and is not replaced", info.Type)
 		}
 	}

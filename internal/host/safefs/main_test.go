@@ -19,15 +19,16 @@ import (
 
 func TestMain(m *testing.M) { testutil.Main(m) }
 
-// ways are the kernels that the package works on; every table runs on each.
+// ways are the kernels that the package works on; every table runs on each, the
+// races on the first two.
 var ways = []struct {
 	name string
 	k    kernel
 }{
 	{"openat2", kernel{openat2: true, mountIDs: true}}, // 5.8
+	{"walk+fdinfo", kernel{}},                          // before 5.6
 	{"openat2+fdinfo", kernel{openat2: true}},          // 5.6
 	{"walk+statx", kernel{mountIDs: true}},             // seccomp without openat2
-	{"walk+fdinfo", kernel{}},                          // before 5.6
 }
 
 func using(k kernel) Option { return func(r *Root) { r.kernel = k } }

@@ -141,7 +141,9 @@ func (s slot) notMeta(fd int, info Info, what Meta) string {
 	case DeviceLink:
 		want = Symlink
 	case AtomicWriterFile:
-		if inData := s.elems[5:]; len(inData) == 1 || !strings.HasPrefix(inData[0], "..") {
+		// Below pods/<uid>/volumes/<plugin>/<volume>; only files in a "..<time>" directory
+		// are no links.
+		if in := s.elems[5:]; len(in) == 1 || !strings.HasPrefix(in[0], "..") || isDataLink(in[0]) {
 			want = Symlink
 		}
 	}
@@ -160,7 +162,7 @@ func (s slot) notMeta(fd int, info Info, what Meta) string {
 // one of its directories, a visible name ("ca.crt", in old releases also
 // "dir/ca.crt") into "..data".
 func isWriterLink(name, target string) bool {
-	if name == "..data" || name == "..data_tmp" {
+	if isDataLink(name) {
 		return strings.HasPrefix(target, "..") && !strings.Contains(target, "/")
 	}
 	for strings.HasPrefix(target, "../") {
@@ -168,3 +170,5 @@ func isWriterLink(name, target string) bool {
 	}
 	return strings.HasPrefix(target, "..data/")
 }
+
+func isDataLink(name string) bool { return name == "..data" || name == "..data_tmp" }

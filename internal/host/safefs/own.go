@@ -13,10 +13,15 @@ import (
 // --run-dir), and makes it and what is missing above it with mode 0700. The path may
 // lead through links. It is refused where another user owns it or could write in it.
 func OwnDir(path string, opts ...Option) (*Root, error) {
-	const op = "open own directory"
 	if err := makeOwn(path, opts); err != nil {
 		return nil, err
 	}
+	return OpenOwn(path, opts...)
+}
+
+// OpenOwn is [OwnDir] for those who only read: nothing is made.
+func OpenOwn(path string, opts ...Option) (*Root, error) {
+	const op = "open own directory"
 	r, err := openRoot(op, path, ownRoot, opts)
 	if err != nil {
 		return nil, err

@@ -108,7 +108,7 @@ func OpenVolume(mountPoint *os.File, wantMountID uint64, opts ...Option) (*Root,
 // openRoot opens and resolves a directory by its path.
 func openRoot(op, path string, kind rootKind, opts []Option) (*Root, error) {
 	if !strings.HasPrefix(path, "/") {
-		return nil, fail(op, path, api.Errorf(api.ErrInput, "is not an absolute path").At(path))
+		return nil, &api.Error{Op: op, Path: path, Kind: api.ErrInput, Err: errors.New("is not an absolute path")}
 	}
 	fd, err := openAbs(path)
 	if err != nil {
