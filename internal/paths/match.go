@@ -104,7 +104,8 @@ type kindOf struct {
 var table = sync.OnceValues(func() ([]row, map[kindOf]bool) { return compile(layouts) })
 
 // compile splits the layouts and sorts them so that the first row that matches
-// is the right one: text before variables at the first element that differs, and
+// is the right one: at the first element that differs text comes before text that
+// it begins with, and so before a variable, which has none or some before it; then
 // the longer path before the one that it begins with.
 func compile(layouts []layout) ([]row, map[kindOf]bool) {
 	out := make([]row, 0, len(layouts))
@@ -123,7 +124,7 @@ func compile(layouts []layout) ([]row, map[kindOf]bool) {
 	}
 	slices.SortStableFunc(out, func(a, b row) int {
 		for i := range min(len(a.elems), len(b.elems)) {
-			if c := cmp.Or(cmp.Compare(a.elems[i].rank(), b.elems[i].rank()), cmp.Compare(b.elems[i].text, a.elems[i].text)); c != 0 {
+			if c := cmp.Compare(b.elems[i].text, a.elems[i].text); c != 0 {
 				return c
 			}
 		}
@@ -140,17 +141,6 @@ func newElement(text string) element {
 	name, many := strings.CutSuffix(strings.TrimSuffix(text[open+1:], "}"), "...")
 	v := variables[name]
 	return element{text: text[:open], v: &v, name: name, many: many}
-}
-
-// rank orders elements: the more they say, the earlier they are tried.
-func (e element) rank() int {
-	switch {
-	case e.v == nil:
-		return 0
-	case e.text != "":
-		return 1
-	}
-	return 2
 }
 
 // fits tells whether the row's text is that of the path, and how many elements
@@ -238,9 +228,6 @@ func (r *row) render(p Path) (string, error) {
 		}
 		if err := e.v.valid(value); err != nil {
 			return "", err
-		}
-		if !e.many && strings.Contains(value, "/") {
-			return "", bad(e.name, value, "it has a slash", "give one name, not a path")
 		}
 		out = append(out, e.text+value)
 	}

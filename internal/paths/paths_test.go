@@ -211,7 +211,7 @@ func TestParseNone(t *testing.T) {
 	l := layout1(t)
 	for _, path := range []string{
 		"", ".", "/", "/var/lib", "/var/lib/kubelet2", "/var/lib/kubelet2/pods/u", "pods/u", "var/lib/kubelet/pods",
-		root + "/", root + "//pods", root + "/pods/../..", root + "/pods/u/../../x", root + "/./pods", root + "/pods\x00",
+		root + "/", root + "//pods", root + "/pods/../..", root + "/pods/u/../../x", root + "/./pods", root + "/pods\x00", root + "/pods/u\x00",
 		root + "/unheard-of", root + "/unheard-of/pods/u",
 	} {
 		if got := l.Parse(path); got != (Path{Kind: None}) {
