@@ -128,11 +128,27 @@ func (d Device) rdev() uint64 { return unix.Mkdev(uint32(d.Major), uint32(d.Mino
 
 // mounts reads the table of every mount namespace once.
 func (d *Devices) mounts(set []Device) ([]Holder, error) {
+	var out []Holder
+	err := d.EachMountNamespace(func(pid int, ns string, table *mounts.Table) {
+		for _, m := range table.Mounts {
+			if detail, ok := d.uses(m, set); ok {
+				dir := filepath.Join(d.ProcRoot, strconv.Itoa(pid))
+				out = append(out, Holder{Type: "mount", PID: pid, Command: command(dir), MountNS: ns, Path: m.MountPoint, Detail: detail})
+			}
+		}
+	})
+	return out, err
+}
+
+// EachMountNamespace reads the mount table of every mount namespace that a process
+// is in, each once, by a process that is in it. A namespace that only a descriptor
+// or a bind keeps alive is not found. The error joins the tables that could not be
+// read.
+func (d *Devices) EachMountNamespace(look func(pid int, ns string, table *mounts.Table)) error {
 	pids, err := d.pids()
 	if err != nil {
-		return nil, err
+		return err
 	}
-	var out []Holder
 	var errs []error
 	seen := map[string]bool{}
 	for _, pid := range pids {
@@ -150,13 +166,9 @@ func (d *Devices) mounts(set []Device) ([]Holder, error) {
 			continue
 		}
 		seen[ns] = true
-		for _, m := range table.Mounts {
-			if detail, ok := d.uses(m, set); ok {
-				out = append(out, Holder{Type: "mount", PID: pid, Command: command(dir), MountNS: ns, Path: m.MountPoint, Detail: detail})
-			}
-		}
+		look(pid, ns, table)
 	}
-	return out, errors.Join(errs...)
+	return errors.Join(errs...)
 }
 
 // uses says whether m is a file system on one of set, or a bind of its node. A

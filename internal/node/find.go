@@ -1,0 +1,148 @@
+package node
+
+import (
+	"cmp"
+	"context"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/kvol/kvol/internal/api"
+	"github.com/kvol/kvol/internal/host"
+	"github.com/kvol/kvol/internal/host/act"
+	"github.com/kvol/kvol/internal/host/mounts"
+	"github.com/kvol/kvol/internal/paths"
+)
+
+// Ref is a volume that was found on the node.
+type Ref struct {
+	Plugin string
+	Volume string
+	PodUID string // "" for what is node-wide
+	Block  bool
+	Kind   api.MountKind
+	Path   string
+}
+
+// Find is what a snapshot of the node tells of volumes by name.
+type Find struct{ *snapshot }
+
+// NewFind looks at the node once.
+func NewFind(h *host.Host) (*Find, error) {
+	s, err := look(h)
+	if err != nil {
+		return nil, err
+	}
+	return &Find{s}, nil
+}
+
+// InPod finds a pod's volumes by name in the pod's own directory, which holds the
+// name; plugin "" takes any.
+func (f *Find) InPod(podUID, volume, plugin string) []Ref {
+	return f.refs(func(p place) bool {
+		return p.PodUID == podUID && p.Volume == volume && (plugin == "" || p.Plugin == plugin) &&
+			(p.kind == api.KindPodVolume || p.kind == api.KindPodDevice)
+	})
+}
+
+// Pods finds the pods that have a volume published: mounted, or mapped as a
+// block device.
+func (f *Find) Pods(plugin, volume string) []Ref {
+	return f.refs(func(p place) bool {
+		switch p.kind {
+		case api.KindPodVolume:
+			return p.Volume == volume && p.Plugin == plugin && p.mount != nil
+		case api.KindPodDevice:
+			return p.Volume == volume && p.Plugin == plugin
+		case api.KindGlobalMapDevice:
+			return p.Volume == volume && p.Plugin == plugin && p.PodUID != "" && p.mount != nil
+		}
+		return false
+	})
+}
+
+// Global finds the node-wide places of a volume whose path holds its name.
+func (f *Find) Global(volume, plugin string) []Ref {
+	return f.refs(func(p place) bool {
+		return p.Volume == volume && p.PodUID == "" && (plugin == "" || p.Plugin == plugin) && p.kind == api.KindGlobalMount
+	})
+}
+
+// Named finds every place of a volume by name.
+func (f *Find) Named(volume, plugin string) []Ref {
+	return f.refs(func(p place) bool {
+		return p.Volume == volume && (plugin == "" || p.Plugin == plugin) && p.kind != api.KindOther
+	})
+}
+
+// Candidates are the global mounts that could be the named volume's, for all
+// that the node tells: neither their path nor a pod volume on the same device
+// gives another name. While one is left nobody can say that the volume is gone.
+func (f *Find) Candidates(plugin string) []Ref {
+	named := map[string]bool{} // device and root that some volume's path explains
+	for _, p := range f.places {
+		if p.Volume != "" && p.mount != nil {
+			named[p.mount.Device()+p.mount.Root] = true
+		}
+	}
+	return f.refs(func(p place) bool {
+		if p.kind != api.KindGlobalMount || p.Volume != "" || plugin != "" && p.Plugin != plugin {
+			return false
+		}
+		return p.mount == nil || !named[p.mount.Device()+p.mount.Root]
+	})
+}
+
+// OnDevice finds the volumes that are mounted from a device.
+func (f *Find) OnDevice(src *act.Source) []Ref {
+	return f.refs(func(p place) bool {
+		return p.Volume != "" && p.mount != nil && (p.mount.Device() == src.Device() || p.mount.Source == src.Path)
+	})
+}
+
+func (f *Find) refs(want func(place) bool) []Ref {
+	var out []Ref
+	for _, p := range f.places {
+		if want(p) {
+			out = append(out, Ref{
+				Plugin: p.Plugin, Volume: p.Volume, PodUID: p.PodUID, Kind: p.kind, Path: p.path,
+				Block: p.kind == api.KindPodDevice || p.kind == api.KindGlobalMapDevice,
+			})
+		}
+	}
+	return out
+}
+
+// Table is the mount table of the snapshot.
+func (f *Find) Table() *mounts.Table { return f.table }
+
+// Resolve finds what an operator means by a word: a path below the root, a device
+// or any path outside that a volume is mounted from, or a volume's name.
+func (f *Find) Resolve(ctx context.Context, word, plugin string) ([]Ref, error) {
+	if !strings.HasPrefix(word, "/") {
+		return volumes(f.Named(word, plugin)), nil
+	}
+	path := filepath.Clean(word)
+	if root := f.host.Layout.Root; path == root || strings.HasPrefix(path, root+"/") {
+		at := f.host.Layout.Parse(path)
+		if at.Kind == paths.None || at.Volume == "" && at.ID == "" && at.HandleHash == "" {
+			return nil, api.Errorf(api.ErrNotFound, "is no place of a volume in the kubelet's layout").At(path).
+				WithNext("see what is there: kvol paths %s", act.Quote(path))
+		}
+		return []Ref{{Plugin: at.Plugin, Volume: at.Volume, PodUID: at.PodUID, Path: path, Kind: at.MountKind(), Block: at.Kind == paths.PodDevice}}, nil
+	}
+	src, err := act.OpenSource(ctx, f.host.Helper, path)
+	if err != nil {
+		return nil, err
+	}
+	defer src.Close()
+	return volumes(f.OnDevice(src)), nil
+}
+
+// volumes leaves one Ref a plugin and volume.
+func volumes(refs []Ref) []Ref {
+	slices.SortStableFunc(refs, func(a, b Ref) int {
+		return cmp.Or(strings.Compare(a.Plugin, b.Plugin), strings.Compare(a.Volume, b.Volume))
+	})
+	return slices.CompactFunc(refs, func(a, b Ref) bool { return a.Plugin == b.Plugin && a.Volume == b.Volume })
+}

@@ -1,0 +1,210 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/kvol/kvol/internal/api"
+	"github.com/kvol/kvol/internal/host"
+	"github.com/kvol/kvol/internal/host/mounts"
+	"github.com/kvol/kvol/internal/host/probe"
+	"github.com/kvol/kvol/internal/host/safefs"
+	"github.com/kvol/kvol/internal/paths"
+)
+
+// ListOptions narrow a list; an empty field takes everything.
+type ListOptions struct {
+	// Probe asks every file system once whether it answers.
+	Probe     bool
+	Kinds     []api.MountKind
+	Plugin    string
+	Volume    string
+	PodUID    string
+	Namespace string
+	States    []api.State
+}
+
+// List is every volume on the node, mounted or not, and every other mount below
+// the root. It is ordered by pod, then path; node-wide ones come first.
+func List(ctx context.Context, h *host.Host, o ListOptions) (*api.List[api.Mount], error) {
+	s, err := look(h)
+	if err != nil {
+		return nil, err
+	}
+	s.places = slices.DeleteFunc(s.places, func(p place) bool { return !o.takes(p) })
+	items := s.items(ctx, o.Probe)
+	items = slices.DeleteFunc(items, func(m api.Mount) bool {
+		return len(o.States) > 0 && !slices.Contains(o.States, m.State) || o.Namespace != "" && m.Namespace != o.Namespace
+	})
+	return api.NewList("MountList", items, s.warnings), nil
+}
+
+func (o ListOptions) takes(p place) bool {
+	return (len(o.Kinds) == 0 || slices.Contains(o.Kinds, p.kind)) &&
+		(o.Plugin == "" || o.Plugin == p.Plugin) &&
+		(o.Volume == "" || o.Volume == p.Volume) &&
+		(o.PodUID == "" || o.PodUID == p.PodUID)
+}
+
+// items makes the places into what is shown, with their health.
+func (s *snapshot) items(ctx context.Context, ask bool) []api.Mount {
+	items := make([]api.Mount, len(s.places))
+	for i, p := range s.places {
+		items[i] = s.item(ctx, p, ask)
+	}
+	if ask {
+		s.probe(ctx, items)
+	}
+	return items
+}
+
+func (s *snapshot) item(ctx context.Context, p place, ask bool) api.Mount {
+	m := api.Mount{
+		Kind: p.kind, Path: p.path, Plugin: p.Plugin, Volume: p.Volume, PodUID: p.PodUID,
+		Options: []string{}, Owner: api.OwnerUnknown, State: api.StateUnknown,
+	}
+	if p.mount == nil {
+		s.unmounted(ctx, &m, p, ask)
+		return m
+	}
+	t := *p.mount
+	m.Source, m.FSType, m.Options, m.ReadOnly = t.Source, t.FSType, t.Options, t.ReadOnly() || t.SuperReadOnly()
+	m.MountID, m.Device, m.Root, m.Mounted, m.Stacked = t.ID, t.Device(), t.Root, true, p.stack
+	switch {
+	case !s.table.Visible(t):
+		m.StateReason = "it is hidden under a mount on a directory above it"
+	case t.Deleted:
+		m.State, m.StateReason = api.StateDeleted, "what was bound there has been unlinked"
+	case !ask:
+		m.StateReason = "not probed"
+	}
+	if p.kind == api.KindGlobalMapDevice || p.kind == api.KindPodDevice {
+		s.deviceNode(&m, p)
+	}
+	return m
+}
+
+// unmounted tells the state of a volume that nothing is mounted on.
+func (s *snapshot) unmounted(ctx context.Context, m *api.Mount, p place, ask bool) {
+	switch {
+	case p.kind == api.KindPodDevice:
+		s.link(ctx, m, p, ask)
+	case plain(p.Path):
+		m.State, m.StateReason = api.StateOK, "a plain directory by design"
+	case mayBePlain(p.Path):
+		m.State, m.StateReason = api.StateOK, "nothing is mounted, and not every driver mounts here"
+	default:
+		m.State, m.StateReason = api.StateUnmounted, "the "+what(p.entry)+" is there and nothing is mounted on it"
+	}
+}
+
+func what(t safefs.Type) string {
+	if t == "" {
+		return "entry"
+	}
+	return string(t)
+}
+
+// plain are the volumes that are a directory and no mount; kubelet-layout.md 2.
+func plain(p paths.Path) bool {
+	switch p.Plugin {
+	case paths.ConfigMapPlugin, paths.GitRepoPlugin, paths.EmptyDirPlugin, paths.HostPathPlugin:
+		return p.Kind == paths.PodVolume
+	}
+	return false
+}
+
+// mayBePlain are those where the driver decides: a CSI driver may mount at publish
+// only, and a FlexVolume driver not at all.
+func mayBePlain(p paths.Path) bool {
+	if p.Plugin == paths.CSIPlugin {
+		return p.Kind == paths.GlobalMount
+	}
+	return p.Kind == paths.PodVolume && filepath.Dir(p.Plugin) != "kubernetes.io"
+}
+
+// link follows a pod's device link, in the helper: it leads out of the root.
+func (s *snapshot) link(ctx context.Context, m *api.Mount, p place, ask bool) {
+	root, err := s.host.Root()
+	if err != nil {
+		return
+	}
+	if m.Source, err = root.Readlink(p.path); err != nil || !ask {
+		m.StateReason = "not probed"
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.host.ProbeTimeout)
+	defer cancel()
+	f, info, err := s.host.Helper.Open(ctx, m.Source, unix.O_PATH)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		m.State, m.StateReason = api.StateStale, "the device that it points to is gone"
+	case errors.Is(err, api.ErrTimeout):
+		m.State, m.StateReason = api.StateUnresponsive, "what it points to does not answer"
+	case err != nil:
+		m.StateReason = err.Error()
+	default:
+		f.Close()
+		m.Device = fmt.Sprintf("%d:%d", unix.Major(info.Rdev), unix.Minor(info.Rdev))
+		m.State = api.StateOK
+		if info.Type != safefs.BlockDevice {
+			m.State, m.StateReason, m.Device = api.StateStale, "it points to a "+string(info.Type), ""
+		}
+	}
+}
+
+// deviceNode tells of a bound device node which device it is. The node is in
+// devtmpfs, so it answers; nothing of the disk is asked.
+func (s *snapshot) deviceNode(m *api.Mount, p place) {
+	root, err := s.host.Root()
+	if err != nil {
+		return
+	}
+	info, err := root.Stat(p.path)
+	if err != nil || info.Type != safefs.BlockDevice {
+		m.State, m.StateReason = api.StateStale, "no device node is bound there"
+		return
+	}
+	m.Device = fmt.Sprintf("%d:%d", unix.Major(info.Rdev), unix.Minor(info.Rdev))
+	if _, err := s.host.Devices.ByNumber(int(unix.Major(info.Rdev)), int(unix.Minor(info.Rdev))); err != nil {
+		m.State, m.StateReason = api.StateStale, "the device is gone"
+		return
+	}
+	m.State, m.StateReason = api.StateOK, ""
+}
+
+// probe asks each file system once, through one of the paths that show it.
+func (s *snapshot) probe(ctx context.Context, items []api.Mount) {
+	var targets []probe.Target
+	var at []int
+	for i, m := range items {
+		if m.Mounted && m.State == api.StateUnknown && m.StateReason == "" {
+			targets = append(targets, probe.Target{Path: m.Path, MountID: m.MountID, Dev: m.Device})
+			at = append(at, i)
+		}
+	}
+	if len(targets) == 0 {
+		return
+	}
+	for k, a := range s.host.Helper.Probe(ctx, targets, s.host.ProbeTimeout) {
+		m := &items[at[k]]
+		m.State, m.StateReason = a.State, a.Reason
+		if m.State == api.StateOK {
+			s.readOnlyUnderneath(m, *s.places[at[k]].mount)
+		}
+	}
+}
+
+// readOnlyUnderneath finds a file system that the kernel turned read-only after
+// an error, below a mount that is read-write.
+func (s *snapshot) readOnlyUnderneath(m *api.Mount, t mounts.Mount) {
+	if t.SuperReadOnly() && !t.ReadOnly() {
+		m.State, m.StateReason = api.StateReadOnly, "the mount is read-write and its file system is read-only, as after an error: see dmesg"
+	}
+}

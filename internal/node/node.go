@@ -1,0 +1,154 @@
+// Package node knows what is on this node: it joins the mount table, the
+// kubelet's directories and the devices. It reads only, and never asks a file
+// system of a volume by itself: that is the helper's part.
+//
+// Do not decide here what is to be done; that is internal/ops.
+package node
+
+import (
+	"errors"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/kvol/kvol/internal/api"
+	"github.com/kvol/kvol/internal/host"
+	"github.com/kvol/kvol/internal/host/mounts"
+	"github.com/kvol/kvol/internal/host/safefs"
+	"github.com/kvol/kvol/internal/paths"
+)
+
+// place is one path of the layout that is on the node, on disk or as a mount.
+type place struct {
+	paths.Path
+	path  string
+	kind  api.MountKind
+	mount *mounts.Mount // the uppermost on it, nil where nothing is mounted
+	stack int
+	entry safefs.Type // what the directory has there, "" where it was not looked at
+}
+
+// snapshot is one look at the node.
+type snapshot struct {
+	host     *host.Host
+	table    *mounts.Table
+	places   []place // by path
+	warnings []string
+}
+
+// look reads the mount table and, where the root is there, its directories.
+func look(h *host.Host) (*snapshot, error) {
+	table, err := h.Mounts()
+	if err != nil {
+		return nil, err
+	}
+	s := &snapshot{host: h, table: table}
+	if table.Changed {
+		s.warnings = append(s.warnings, "the mount table changed all the time while it was read: what came or went meanwhile may be missing")
+	}
+	for _, b := range table.Bad {
+		s.warnings = append(s.warnings, b.String())
+	}
+	s.mounted()
+	root, err := h.Root()
+	if err != nil {
+		return s, err
+	}
+	w := walker{snapshot: s, root: root, seen: map[string]bool{}}
+	for _, p := range s.places {
+		w.seen[p.path] = true
+	}
+	w.dir(filepath.Join(root.Path(), "pods"))
+	w.dir(filepath.Join(root.Path(), "plugins"))
+	slices.SortFunc(s.places, func(a, b place) int { return strings.Compare(a.path, b.path) })
+	return s, nil
+}
+
+// mounted lists what the mount table has below the root, an item a path.
+func (s *snapshot) mounted() {
+	root := s.host.Layout.Root
+	done := map[string]bool{}
+	for _, m := range s.table.Under(root) {
+		if m.MountPoint == root || done[m.MountPoint] {
+			continue
+		}
+		done[m.MountPoint] = true
+		stack := s.table.At(m.MountPoint)
+		top := stack[len(stack)-1]
+		at := s.host.Layout.Parse(m.MountPoint)
+		s.places = append(s.places, place{Path: at, path: m.MountPoint, kind: at.MountKind(), mount: &top, stack: len(stack)})
+	}
+}
+
+// walker finds the volumes' directories that nothing is mounted on.
+type walker struct {
+	*snapshot
+	root *safefs.Root
+	seen map[string]bool // of mounts, which are not entered
+}
+
+// descend are the directories that lead to volumes.
+var descend = map[paths.Kind]bool{
+	paths.PodsDir: true, paths.PodDir: true, paths.PodVolumesDir: true, paths.PodVolumePluginDir: true,
+	paths.PodDevicesDir: true, paths.PodDeviceDir: true,
+	paths.SubPathsDir: true, paths.SubPathVolumeDir: true, paths.SubPathContainerDir: true,
+	paths.PluginsDir: true, paths.PluginNamespaceDir: true, paths.PluginDir: true, paths.EscapedPluginDir: true,
+	paths.MountsDir: true, paths.IfaceDir: true, paths.GlobalMapsDir: true, paths.MapIfaceDir: true,
+	paths.GlobalMapDir: true, paths.CSIDriverVolumesDir: true, paths.CSIVolumeDir: true, paths.CSIBlockDir: true,
+	paths.CSIBlockPublishesDir: true, paths.CSIBlockPublishDir: true,
+}
+
+// dir walks a directory and says whether it has an entry "mount".
+func (w *walker) dir(path string) (hasMount bool) {
+	entries, err := w.root.ReadDir(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, safefs.ErrIsMount):
+		return false // it went meanwhile, or is listed as a mount
+	case err != nil:
+		w.warnings = append(w.warnings, err.Error())
+		return false
+	}
+	for _, e := range entries {
+		hasMount = hasMount || e.Name == "mount"
+		w.entry(filepath.Join(path, e.Name), e.Type)
+	}
+	return hasMount
+}
+
+func (w *walker) entry(path string, kind safefs.Type) {
+	if w.seen[path] {
+		return
+	}
+	at := w.host.Layout.Parse(path)
+	mk := at.MountKind()
+	switch {
+	case mk != api.KindOther && volumeEntry(at.Kind, kind):
+	case kind == safefs.Dir && at.Rest == "" && at.Kind == paths.PodVolume && at.Plugin == paths.CSIPlugin:
+		// A CSI volume is mounted in its directory, not on it; where even that place
+		// is gone, what is left is shown as the volume.
+		if w.dir(path) {
+			return
+		}
+		mk = api.KindPodVolume
+	case kind == safefs.Dir && at.Rest == "" && descend[at.Kind]:
+		w.dir(path)
+		return
+	default:
+		return
+	}
+	w.places = append(w.places, place{Path: at, path: path, kind: mk, entry: kind})
+}
+
+// volumeEntry says whether an entry is a volume by itself.
+func volumeEntry(k paths.Kind, t safefs.Type) bool {
+	switch k {
+	case paths.PodDevice:
+		return t == safefs.Symlink
+	case paths.GlobalMapDevice, paths.SubPath, paths.CSIBlockPublish:
+		return true
+	case paths.CSIBlockPublishDir:
+		return t != safefs.Dir // today a directory of files, a pod each
+	}
+	return t == safefs.Dir
+}

@@ -1,0 +1,233 @@
+package ops
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/kvol/kvol/internal/api"
+	"github.com/kvol/kvol/internal/host/act"
+	"github.com/kvol/kvol/internal/paths"
+	"github.com/kvol/kvol/internal/plugins"
+)
+
+// unpublish takes the volume from the pod.
+func (op *operation) unpublish(ctx context.Context) (string, error) {
+	if op.block {
+		p, err := plugins.As[plugins.BlockVolumePlugin](op.plugin)
+		if err != nil {
+			return "", err
+		}
+		u, err := p.NewBlockVolumeUnmapper(op.name, op.req.Pod.UID)
+		if err != nil {
+			return "", err
+		}
+		return "", op.unmapDevice(ctx, u)
+	}
+	u, err := op.plugin.NewUnmounter(op.name, op.req.Pod.UID)
+	if err != nil {
+		return "", err
+	}
+	if err := op.noSubPaths(); err != nil {
+		return "", err
+	}
+	return "", u.TearDown(ctx, op.run)
+}
+
+// noSubPaths refuses to take a volume from a pod whose containers still have parts
+// of it bound: they hold its file system busy, and the kubelet takes them first.
+func (op *operation) noSubPaths() error {
+	dir, err := op.host.Layout.SubPathsDir(op.req.Pod.UID)
+	if err != nil {
+		return err
+	}
+	var left []string
+	for _, m := range op.run.Table().Under(dir) {
+		if at := op.host.Layout.Parse(m.MountPoint); at.Kind == paths.SubPath && at.Volume == op.name {
+			left = append(left, m.MountPoint)
+		}
+	}
+	if len(left) == 0 {
+		return nil
+	}
+	e := api.Errorf(api.ErrBusy, "%d subpaths of the volume are mounted for the pod's containers", len(left)).At(dir)
+	e.Details = left
+	return e.WithNext("stop the pod's containers first; then unmount the subpaths: umount %s", act.Quote(left[0]))
+}
+
+// unmountDevice takes the global mount away, unless a pod uses it.
+func (op *operation) unmountDevice(ctx context.Context) (string, error) {
+	if op.block {
+		return op.tearDownDevice(ctx)
+	}
+	p, err := plugins.As[plugins.DeviceMountableVolumePlugin](op.plugin)
+	if errors.Is(err, api.ErrNotSupported) {
+		return "volumes of " + op.plugin.GetPluginName() + " have no global mount", nil
+	}
+	u, err := p.NewDeviceUnmounter()
+	if err != nil {
+		return "", err
+	}
+	globals, err := op.globals(u)
+	if err != nil {
+		return "", err
+	}
+	found := false
+	for _, path := range globals {
+		if users := op.usersOf(path); len(users) > 0 {
+			return op.inUse(path, users)
+		}
+		e, err := op.run.Entry(path)
+		if err != nil {
+			return "", err
+		}
+		found = found || e.Present
+		if err := u.UnmountDevice(ctx, op.run, path); err != nil {
+			return "", err
+		}
+	}
+	if !found {
+		if err := op.noCandidate(op.plugin.GetPluginName()); err != nil {
+			return "", err
+		}
+		return op.notDeviceMounted(ctx)
+	}
+	return "", nil
+}
+
+// globals are the volume's global mounts: those that its name gives, and the one
+// that was named by its path.
+func (op *operation) globals(u plugins.DeviceUnmounter) ([]string, error) {
+	all, err := u.GlobalPaths(op.name)
+	if err != nil {
+		return nil, err
+	}
+	if at := op.host.Layout.Parse(op.req.Volume); at.Kind == paths.GlobalMount && at.Rest == "" && !slices.Contains(all, op.req.Volume) {
+		all = append(all, op.req.Volume)
+	}
+	return all, nil
+}
+
+// notDeviceMounted says why there is nothing to unmount, where that is by design.
+func (op *operation) notDeviceMounted(ctx context.Context) (string, error) {
+	if op.req.Spec == nil {
+		return "", nil
+	}
+	p, err := plugins.As[plugins.DeviceMountableVolumePlugin](op.plugin)
+	if err != nil {
+		return "", err
+	}
+	// A source that is gone does not keep a volume from being taken down.
+	if can, reason, err := p.CanDeviceMount(ctx, op.req.Spec); err == nil && !can {
+		return reason, nil
+	}
+	return "", nil
+}
+
+// usersOf are the mounts of the same file system beside a global mount, each with
+// whose it is.
+func (op *operation) usersOf(global string) []string {
+	table := op.run.Table()
+	top, ok := table.Top(global)
+	if !ok {
+		return nil
+	}
+	var out []string
+	for _, m := range table.SameDevice(top.Major, top.Minor) {
+		if m.MountPoint != global {
+			out = append(out, op.whose(m.MountPoint))
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// whose names a mount point with the pod that it is of.
+func (op *operation) whose(path string) string {
+	if at := op.host.Layout.Parse(path); at.PodUID != "" {
+		return fmt.Sprintf("pod %s has it at %s", at.PodUID, path)
+	}
+	return path
+}
+
+// inUse refuses, or in a teardown skips: the rest of the way down is for the last
+// pod that uses the volume.
+func (op *operation) inUse(path string, users []string) (string, error) {
+	inPods := !slices.ContainsFunc(users, func(u string) bool { return !strings.HasPrefix(u, "pod ") })
+	if op.verb == Teardown && inPods {
+		return "it is still published: " + strings.Join(users, ", "), nil
+	}
+	e := api.Errorf(api.ErrBusy, "the volume is still in use").At(path)
+	e.Details = users
+	if inPods {
+		return "", e.WithNext("take it from these pods first: kvol unpublish %s --pod-uid UID", act.Quote(op.name))
+	}
+	return "", e.WithNext("unmount it there first")
+}
+
+// tearDownDevice removes the global map path of a raw block volume, unless a pod
+// still has the device mapped.
+func (op *operation) tearDownDevice(ctx context.Context) (string, error) {
+	p, err := plugins.As[plugins.BlockVolumePlugin](op.plugin)
+	if err != nil {
+		return "", err
+	}
+	u, err := p.NewBlockVolumeUnmapper(op.name, "")
+	if err != nil {
+		return "", err
+	}
+	dir, err := u.GetGlobalMapPath()
+	if err != nil {
+		return "", err
+	}
+	if users, err := op.mappedBy(dir); err != nil || len(users) > 0 {
+		if err != nil {
+			return "", err
+		}
+		return op.inUse(dir, users)
+	}
+	if err := u.TearDownDevice(ctx, op.run, dir, op.device); err != nil {
+		return "", err
+	}
+	_, err = op.run.Do(ctx, act.Rmdir{Path: dir, Reason: "the empty global map path"})
+	return "", err
+}
+
+// mappedBy lists what is bound below a global map path, and the links of pods that
+// have it mapped.
+func (op *operation) mappedBy(dir string) ([]string, error) {
+	names, err := op.run.Names(dir)
+	if err != nil {
+		return nil, err
+	}
+	var out []string
+	for _, uid := range names {
+		out = append(out, op.whose(dir+"/"+uid))
+	}
+	for _, ref := range op.find.Pods(op.plugin.GetPluginName(), op.name) {
+		if e, err := op.run.Entry(ref.Path); err == nil && e.Present {
+			out = append(out, op.whose(ref.Path))
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out), nil
+}
+
+// detach lets the device go, once nobody uses it any more. The gate is passed
+// also where the plugin has nothing to detach: a script relies on exit code 0.
+func (op *operation) detach(ctx context.Context) (string, error) {
+	if skip, err := op.gate(ctx); err != nil || skip != "" {
+		return skip, err
+	}
+	p, err := plugins.As[plugins.AttachableVolumePlugin](op.plugin)
+	if errors.Is(err, api.ErrNotSupported) {
+		return "nothing uses it any more, and volumes of " + op.plugin.GetPluginName() + " need no detaching", nil
+	}
+	d, err := p.NewDetacher()
+	if err != nil {
+		return "", err
+	}
+	return "", d.Detach(ctx, op.run, op.name, op.host.NodeName)
+}

@@ -1,0 +1,223 @@
+package ops
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/kvol/kvol/internal/api"
+	"github.com/kvol/kvol/internal/host/act"
+	"github.com/kvol/kvol/internal/host/devices"
+	"github.com/kvol/kvol/internal/host/mounts"
+	"github.com/kvol/kvol/internal/plugins"
+)
+
+// gate is what every detach passes: it proves that nobody on this node uses the
+// volume, in whatever mount namespace, and names who does. In a teardown a volume
+// that another pod has published is skipped instead.
+func (op *operation) gate(ctx context.Context) (skip string, err error) {
+	if users := op.published(); len(users) > 0 {
+		return op.inUse("", users)
+	}
+	if paths, err := op.globallyMounted(); err != nil || len(paths) > 0 {
+		if err != nil {
+			return "", err
+		}
+		return "", api.Errorf(api.ErrBusy, "its global mount is still there").At(paths[0]).
+			WithNext("kvol unmount-device %s", act.Quote(op.name))
+	}
+	devs, err := op.devices(ctx)
+	if err != nil {
+		return "", err
+	}
+	if len(devs) == 0 {
+		return "", op.unknownDevice()
+	}
+	for _, path := range devs {
+		if err := op.unused(ctx, path); err != nil {
+			return "", err
+		}
+	}
+	return "", nil
+}
+
+// unknownDevice ends the gate for a volume whose device nothing tells: a
+// directory, or one of which nothing is left.
+func (op *operation) unknownDevice() error { return op.noCandidate(op.plugin.GetPluginName()) }
+
+// published are the pods that have the volume, as the runner sees it.
+func (op *operation) published() []string {
+	var out []string
+	for _, ref := range op.find.Pods(op.plugin.GetPluginName(), op.name) {
+		_, mounted := op.run.Table().Top(ref.Path)
+		e, err := op.run.Entry(ref.Path)
+		if mounted || ref.Block && err == nil && e.Present {
+			out = append(out, op.whose(ref.Path))
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+func (op *operation) globallyMounted() ([]string, error) {
+	p, err := plugins.As[plugins.DeviceMountableVolumePlugin](op.plugin)
+	if errors.Is(err, api.ErrNotSupported) {
+		return nil, nil
+	}
+	u, err := p.NewDeviceUnmounter()
+	if err != nil {
+		return nil, err
+	}
+	all, err := op.globals(u)
+	return slices.DeleteFunc(all, func(path string) bool {
+		_, mounted := op.run.Table().Top(path)
+		return !mounted
+	}), err
+}
+
+// devices finds the volume's device: from the spec, from where it was mounted
+// when this operation began, from other mount namespaces that still have it at
+// one of its places, and from what kvol itself mounted last under that name.
+func (op *operation) devices(ctx context.Context) ([]string, error) {
+	var out []string
+	if op.req.Spec != nil {
+		dev, err := op.specDevice(ctx)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, dev)
+	}
+	for _, ref := range op.find.Named(op.name, op.plugin.GetPluginName()) {
+		if m, ok := op.find.Table().Top(ref.Path); ok {
+			out = append(out, sourceDevice(m))
+		}
+	}
+	out = append(out, op.elsewhere()...)
+	if strings.HasPrefix(op.req.Volume, op.host.DevRoot+"/") {
+		out = append(out, op.req.Volume)
+	}
+	slices.Sort(out)
+	out = slices.DeleteFunc(slices.Compact(out), func(s string) bool { return s == "" })
+	if len(out) == 0 && op.req.Spec == nil {
+		if dev := op.lastDevice(); dev != "" {
+			out = append(out, dev)
+		}
+	}
+	return out, nil
+}
+
+// sourceDevice is the device that a mount is of, "" when it is of none.
+func sourceDevice(m mounts.Mount) string {
+	if strings.HasPrefix(m.Source, "/dev/") {
+		return m.Source
+	}
+	return ""
+}
+
+// specDevice asks the plugin where the volume's device is, "" for a directory. A
+// source that is gone uses nothing.
+func (op *operation) specDevice(ctx context.Context) (string, error) {
+	if op.block {
+		p, err := plugins.As[plugins.BlockVolumePlugin](op.plugin)
+		if err != nil {
+			return "", err
+		}
+		m, err := p.NewBlockVolumeMapper(op.req.Spec, op.req.Pod)
+		if err != nil {
+			return "", err
+		}
+		dev, err := m.MapPodDevice(ctx, op.run)
+		if errors.Is(err, api.ErrNotFound) {
+			return "", nil
+		}
+		text, _ := dev.Text()
+		return text, err
+	}
+	p, ok := op.plugin.(plugins.DeviceNamer)
+	if !ok {
+		return "", nil
+	}
+	dev, err := p.DeviceOf(ctx, op.req.Spec)
+	if errors.Is(err, api.ErrNotFound) {
+		return "", nil
+	}
+	return dev, err
+}
+
+// elsewhere looks for the volume's places in every mount namespace. A table that
+// cannot be read is no proof of anything here; the look for holders says so.
+func (op *operation) elsewhere() []string {
+	set := op.paths()
+	var out []string
+	_ = op.host.Devices.EachMountNamespace(func(_ int, _ string, t *mounts.Table) {
+		for _, place := range []string{set.GlobalMountPath, set.PodVolumePath} {
+			if m, ok := t.Top(place); ok && place != "" {
+				out = append(out, sourceDevice(m))
+			}
+		}
+	})
+	return out
+}
+
+// settle is how long a device that is busy without a holder is asked again: what
+// just let go of it may still be on its way out of the kernel.
+const settle = 2 * time.Second
+
+// unused proves that nobody uses a device.
+func (op *operation) unused(ctx context.Context, path string) error {
+	dev, err := op.host.Devices.Open(ctx, path)
+	if errors.Is(err, api.ErrNotFound) {
+		return nil // a device that is not there is used by nobody
+	}
+	if err != nil {
+		return err
+	}
+	defer dev.Close()
+	var holders []devices.Holder
+	var claimed error
+	deadline := time.Now().Add(settle)
+	for {
+		holders, err = op.host.Devices.Holders(ctx, dev.Device)
+		if err != nil {
+			return api.Errorf(api.ErrUncertain, "who uses the device cannot be known: %w", err).At(path)
+		}
+		claimed = op.claim(ctx, dev)
+		if len(holders) == 0 && claimed == nil {
+			return nil
+		}
+		if claimed != nil && !errors.Is(claimed, api.ErrBusy) {
+			return claimed
+		}
+		if len(holders) > 0 || time.Now().After(deadline) || ctx.Err() != nil {
+			break
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	e := api.Errorf(api.ErrBusy, "the device is still in use; detaching it now could damage what is on it").At(path)
+	for _, h := range holders {
+		e.Details = append(e.Details, op.holder(h))
+	}
+	if len(holders) == 0 {
+		e.Details = []string{"holder unknown: the kernel says that the device is claimed, and nothing that kvol can look at says by whom"}
+	}
+	return e.WithNext("end what uses it and run the same command again; see also: lsof %s; lsblk %s", path, path)
+}
+
+func (op *operation) claim(ctx context.Context, dev *devices.Handle) error {
+	f, err := dev.Exclusive(ctx, 0)
+	if err == nil {
+		f.Close()
+	}
+	return err
+}
+
+// holder names a holder and, where its path tells, the pod that it is of.
+func (op *operation) holder(h devices.Holder) string {
+	if at := op.host.Layout.Parse(filepath.Clean(h.Path)); at.PodUID != "" {
+		return h.String() + " (pod " + at.PodUID + ")"
+	}
+	return h.String()
+}

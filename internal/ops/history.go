@@ -1,0 +1,134 @@
+package ops
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/kvol/kvol/internal/api"
+	"github.com/kvol/kvol/internal/host/act"
+	"github.com/kvol/kvol/internal/host/safefs"
+)
+
+// HistoryFilter narrows the history; an empty field takes everything.
+type HistoryFilter struct {
+	Volume string
+	PodUID string
+	Since  time.Time
+	Limit  int // the newest so many; 0 is all
+}
+
+// History is what kvol changed on this node, oldest first.
+func (o *Ops) History(_ context.Context, f HistoryFilter) (*api.List[api.Operation], error) {
+	entries, warnings, err := o.entries()
+	if err != nil {
+		return nil, err
+	}
+	all := slices.DeleteFunc(operations(entries), func(op api.Operation) bool {
+		return f.Volume != "" && op.Volume != f.Volume || f.PodUID != "" && op.PodUID != f.PodUID || op.Time.Before(f.Since)
+	})
+	if f.Limit > 0 && len(all) > f.Limit {
+		all = all[len(all)-f.Limit:]
+	}
+	return api.NewList("OperationList", all, warnings), nil
+}
+
+// entries reads the journal without making its directories.
+func (o *Ops) entries() ([]api.Entry, []string, error) {
+	var dirs []*safefs.Root
+	for _, path := range []string{o.host.StateDir, o.host.RunDir} {
+		dir, err := safefs.OpenOwn(path)
+		if err != nil {
+			continue // nothing was ever written there
+		}
+		defer dir.Close()
+		dirs = append(dirs, dir)
+	}
+	entries, bad, err := act.ReadJournal(dirs...)
+	if err != nil {
+		return nil, nil, err
+	}
+	var warnings []string
+	if bad > 0 {
+		warnings = append(warnings, fmt.Sprintf("%d lines of the journal cannot be read: they were cut short by a crash or a full disk", bad))
+	}
+	return entries, warnings, nil
+}
+
+// operations gathers entries by the operation that wrote them.
+func operations(entries []api.Entry) []api.Operation {
+	var out []api.Operation
+	at := map[string]int{}
+	for _, e := range entries {
+		i, ok := at[e.Op]
+		if !ok {
+			i = len(out)
+			at[e.Op] = i
+			out = append(out, api.Operation{
+				Time: e.Time, ID: e.Op, Verb: e.Verb, PodUID: e.PodUID, Outcome: "interrupted", Risks: []string{}, Steps: []api.Step{},
+			})
+		}
+		out[i] = with(out[i], e)
+	}
+	return out
+}
+
+// with adds one entry to what is known of an operation.
+func with(op api.Operation, e api.Entry) api.Operation {
+	op.Plugin, op.Volume = max(op.Plugin, e.Plugin), max(op.Volume, e.Volume)
+	switch e.Phase {
+	case "begin":
+		op.PID, op.User = e.PID, e.User
+		op.Risks = append(op.Risks, e.Risks...)
+	case "intent":
+		op.Steps = append(op.Steps, api.Step{N: e.N, Action: e.Action, Target: e.Target, Args: append([]string{}, e.Args...), Reason: "begun, outcome unknown"})
+	case "outcome":
+		for i := range op.Steps {
+			if op.Steps[i].N == e.N {
+				op.Steps[i].Reason = strings.TrimSpace(e.Outcome + " " + e.Error)
+			}
+		}
+	case "end":
+		op.Outcome, op.Error = e.Outcome, e.Error
+	}
+	return op
+}
+
+// lastEntry is the newest entry of a volume that names its plugin.
+func (o *Ops) lastEntry(volume string) (api.Entry, bool) {
+	entries, _, err := o.entries()
+	if err != nil {
+		return api.Entry{}, false
+	}
+	for _, e := range slices.Backward(entries) {
+		if e.Volume == volume && e.Plugin != "" {
+			return e, true
+		}
+	}
+	return api.Entry{}, false
+}
+
+// lastDevice is the device that kvol last mounted or mapped for this volume, as
+// far as it still has that name.
+func (op *operation) lastDevice() string {
+	entries, _, err := op.entries()
+	if err != nil {
+		return ""
+	}
+	for _, e := range slices.Backward(entries) {
+		if e.Volume != op.name || e.Phase != "intent" || len(e.Args) == 0 {
+			continue
+		}
+		switch e.Action {
+		case "mount":
+			return e.Args[len(e.Args)-1]
+		case "bind":
+			if strings.HasPrefix(e.Args[0], "/dev/") {
+				return e.Args[0]
+			}
+		}
+	}
+	return ""
+}

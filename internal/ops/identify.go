@@ -1,0 +1,196 @@
+package ops
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/kvol/kvol/internal/api"
+	"github.com/kvol/kvol/internal/host/act"
+	"github.com/kvol/kvol/internal/node"
+	"github.com/kvol/kvol/internal/paths"
+)
+
+// needsPod are the verbs that work in one pod's directory.
+var needsPod = map[Verb]bool{Publish: true, Unpublish: true, Setup: true, Teardown: true}
+
+// needsSpec are the verbs that bring a volume up: its name alone does not say
+// what it is.
+var needsSpec = map[Verb]bool{Attach: true, MountDevice: true, Publish: true, Setup: true}
+
+// check refuses a request that cannot be meant.
+func (op *operation) check() error {
+	r := op.req
+	switch {
+	case rungs[op.verb] == nil:
+		return api.Errorf(api.ErrUsage, "%q is no verb", op.verb)
+	case r.Spec == nil && needsSpec[op.verb]:
+		return api.Errorf(api.ErrUsage, "a file that describes the volume is needed").
+			WithNext("kvol %s -f FILE, with a PersistentVolume or Pod in it", op.verb)
+	case r.Spec == nil && r.Volume == "":
+		return api.Errorf(api.ErrUsage, "no volume is named").WithNext("kvol %s VOLUME, or -f FILE", op.verb)
+	case r.Spec != nil && r.Volume != "" && r.Volume != r.Spec.Name():
+		return api.Errorf(api.ErrUsage, "the argument names volume %q and the file %q", r.Volume, r.Spec.Name()).
+			WithNext("give one of the two")
+	}
+	if r.Spec == nil {
+		if err := validWord(r.Volume); err != nil {
+			return err
+		}
+	}
+	if r.Plugin != "" {
+		if err := paths.ValidPluginName(r.Plugin); err != nil {
+			return err
+		}
+	}
+	if r.Pod.UID != "" {
+		return paths.ValidPodUID(r.Pod.UID)
+	}
+	if needsPod[op.verb] && !strings.HasPrefix(r.Volume, op.host.Layout.Root+"/") {
+		return api.Errorf(api.ErrUsage, "no pod is named").WithNext("kvol %s … --pod-uid UID, or a Pod document with -f", op.verb)
+	}
+	return nil
+}
+
+// validWord checks the argument that names a volume: a name, driver^handle or an
+// absolute path.
+func validWord(word string) error {
+	if strings.HasPrefix(word, "/") {
+		if strings.ContainsFunc(word, func(r rune) bool { return r < ' ' || r == 0x7f }) || strings.Contains(word+"/", "/../") {
+			return api.Errorf(api.ErrInput, "%q is no path that could be meant: it holds control characters or ..", word)
+		}
+		return nil
+	}
+	if driver, _, ok := strings.Cut(word, "^"); ok {
+		return paths.ValidDriverName(driver)
+	}
+	return paths.ValidVolumeName(word)
+}
+
+// identify finds the plugin and the volume's name, from the spec or from what is
+// on the node. The plugin stays nil when nothing there has that name.
+func (op *operation) identify(ctx context.Context) error {
+	if op.req.Spec != nil {
+		return op.fromSpec()
+	}
+	find, err := node.NewFind(op.host)
+	if err != nil {
+		return err
+	}
+	op.name, op.find = op.req.Volume, find
+	refs, err := find.Resolve(ctx, op.req.Volume, op.req.Plugin)
+	if err != nil {
+		return err
+	}
+	if op.req.Pod.UID == "" && len(refs) == 1 && needsPod[op.verb] {
+		op.req.Pod.UID = refs[0].PodUID
+	}
+	if needsPod[op.verb] && op.req.Pod.UID == "" {
+		return api.Errorf(api.ErrUsage, "%s is not in a pod's directory, and no pod is named", op.req.Volume).
+			WithNext("kvol %s … --pod-uid UID", op.verb)
+	}
+	if !strings.HasPrefix(op.req.Volume, "/") && op.verb == Unpublish {
+		// Only the pod's own directory counts: it holds the name.
+		refs = find.InPod(op.req.Pod.UID, op.req.Volume, op.req.Plugin)
+	}
+	return op.fromRefs(refs)
+}
+
+func (op *operation) fromSpec() error {
+	var err error
+	if op.plugin, err = op.mgr.FindPluginBySpec(op.req.Spec); err != nil {
+		return err
+	}
+	op.name, op.block = op.req.Spec.Name(), op.req.Spec.IsBlock()
+	if op.req.Plugin != "" && op.req.Plugin != op.plugin.GetPluginName() {
+		return api.Errorf(api.ErrUsage, "--plugin is %s and the file has a volume of %s", op.req.Plugin, op.plugin.GetPluginName())
+	}
+	if err := paths.ValidVolumeName(op.name); err != nil {
+		return err
+	}
+	_, err = op.plugin.GetVolumeName(op.req.Spec)
+	return err
+}
+
+func (op *operation) fromRefs(refs []node.Ref) error {
+	switch len(refs) {
+	case 0:
+		return op.fromHistory()
+	case 1:
+	default:
+		e := api.Errorf(api.ErrUsage, "%d volumes on this node could be meant", len(refs))
+		for _, r := range refs {
+			e.Details = append(e.Details, fmt.Sprintf("%s %s %s", r.Plugin, r.Volume, r.Path))
+		}
+		return e.WithNext("say which: --plugin NAME, or give its path as VOLUME")
+	}
+	ref := refs[0]
+	if ref.Volume != "" {
+		op.name = ref.Volume
+	}
+	op.block = ref.Block
+	plugin, err := op.mgr.FindPluginByName(ref.Plugin)
+	if err != nil {
+		return api.Errorf(api.ErrNotSupported, "it is a volume of %s, which this kvol cannot take down", ref.Plugin).At(ref.Path).
+			WithNext("see what it is: kvol inspect %s", act.Quote(ref.Path))
+	}
+	op.plugin = plugin
+	return nil
+}
+
+// fromHistory takes the plugin that kvol itself last used for a volume of this
+// name, or the one that was named.
+func (op *operation) fromHistory() error {
+	name := op.req.Plugin
+	if name == "" {
+		if last, ok := op.lastEntry(op.name); ok {
+			name = last.Plugin
+		}
+	}
+	if name == "" {
+		return nil
+	}
+	plugin, err := op.mgr.FindPluginByName(name)
+	if err != nil && op.req.Plugin != "" {
+		return err
+	}
+	if err == nil {
+		op.plugin = plugin
+	}
+	return nil
+}
+
+// nothingThere answers a name that nothing on the node has. Already is said only
+// when no global mount is left that could be the volume's all the same.
+func (op *operation) nothingThere() error {
+	if op.verb != Unpublish {
+		if err := op.noCandidate(""); err != nil {
+			return err
+		}
+	}
+	if op.req.MustExist {
+		return api.Errorf(api.ErrNotFound, "nothing on this node has that name, and --must-exist was given").
+			WithNext("see what there is: kvol list-mounts")
+	}
+	for _, rung := range rungs[op.verb] {
+		op.results = append(op.results, api.Result{
+			Op: string(rung), Volume: op.name, PodUID: op.req.Pod.UID, Outcome: api.OutcomeAlready,
+			Reason: "nothing on this node has that name", Paths: api.PathSet{Volume: op.name, Metadata: []string{}}, Steps: []api.Step{},
+		})
+	}
+	return nil
+}
+
+// noCandidate refuses to call a volume gone while a global mount is there that
+// nothing gives a name to.
+func (op *operation) noCandidate(plugin string) error {
+	left := op.find.Candidates(plugin)
+	if len(left) == 0 {
+		return nil
+	}
+	e := api.Errorf(api.ErrUncertain, "%d global mounts could be of this volume: neither path nor metadata give their name", len(left))
+	for _, c := range left {
+		e.Details = append(e.Details, fmt.Sprintf("%s %s", c.Plugin, c.Path))
+	}
+	return e.WithNext("name the volume so that it can be told: -f FILE, or its path as VOLUME")
+}

@@ -1,0 +1,253 @@
+// Package ops has the verbs: a request goes in, results come out. It finds the
+// plugin and the volume, takes the locks, opens the journal, hands the runner to
+// the plugin rung by rung, and holds the gates that no plugin may pass: nothing
+// is unmounted that another pod uses, nothing is detached that anybody uses.
+//
+// It never prints and never changes the node by itself.
+package ops
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/user"
+
+	"github.com/kvol/kvol/internal/api"
+	"github.com/kvol/kvol/internal/host"
+	"github.com/kvol/kvol/internal/host/act"
+	"github.com/kvol/kvol/internal/node"
+	"github.com/kvol/kvol/internal/plugins"
+)
+
+// Ops carries out verbs on one machine.
+type Ops struct {
+	host *host.Host
+	mgr  *plugins.VolumePluginMgr
+	// Hook is called around every action; tests put faults in there.
+	Hook act.Hook
+}
+
+// New makes an Ops.
+func New(h *host.Host, mgr *plugins.VolumePluginMgr) *Ops { return &Ops{host: h, mgr: mgr} }
+
+// Run carries out a verb. What was done so far is returned beside an error.
+func (o *Ops) Run(ctx context.Context, verb Verb, req Request) (*api.List[api.Result], error) {
+	op, err := o.open(ctx, verb, req, false)
+	if err != nil {
+		return api.NewList[api.Result]("ResultList", nil, nil), err
+	}
+	defer op.close()
+	err = op.carryOut(ctx)
+	op.end(err)
+	return api.NewList("ResultList", op.results, nil), err
+}
+
+// Plan says what a verb would do, step by step, and changes nothing.
+func (o *Ops) Plan(ctx context.Context, verb Verb, req Request) (*api.Plan, error) {
+	op, err := o.open(ctx, verb, req, true)
+	if err != nil {
+		return nil, err
+	}
+	defer op.close()
+	if err := op.carryOut(ctx); err != nil {
+		return nil, err
+	}
+	return op.run.Plan(), nil
+}
+
+// operation is one run of one verb on one volume.
+type operation struct {
+	*Ops
+	verb    Verb
+	req     Request
+	plugin  plugins.VolumePlugin // nil when nothing of the volume is on this node
+	name    string               // the volume's spec name
+	block   bool
+	find    *node.Find
+	locks   *act.Locks
+	journal *act.Operation
+	run     *act.Runner
+	results []api.Result
+	device  string // where it came to be known
+}
+
+// open finds out what the request is about, takes the locks and begins the
+// journal. A dry run does neither of the latter.
+func (o *Ops) open(ctx context.Context, verb Verb, req Request, dry bool) (*operation, error) {
+	op := &operation{Ops: o, verb: verb, req: req}
+	if err := op.check(); err != nil {
+		return nil, op.wrap(err)
+	}
+	root, err := o.host.Root()
+	if err != nil {
+		return nil, op.wrap(err)
+	}
+	if err := op.identify(ctx); err != nil {
+		return nil, op.wrap(err)
+	}
+	conf := act.Config{
+		Root: root, Layout: o.host.Layout, Mounts: o.host.Mounts, Helper: o.host.Helper, Exec: o.host.Exec, Devices: o.host.Devices,
+		DryRun: dry, Lazy: req.Lazy, ForceUmount: req.ForceUmount, Hook: o.Hook, Warn: o.host.Warn,
+	}
+	if !dry {
+		if err := op.begin(ctx, &conf); err != nil {
+			op.close()
+			return nil, op.wrap(err)
+		}
+	}
+	if op.run, err = act.NewRunner(conf); err != nil {
+		op.close()
+		return nil, op.wrap(err)
+	}
+	// What was found before the locks were taken may be gone.
+	if op.find, err = node.NewFind(o.host); err != nil {
+		op.close()
+		return nil, op.wrap(err)
+	}
+	return op, nil
+}
+
+// begin takes the locks, root before volume, and opens the journal.
+func (op *operation) begin(ctx context.Context, conf *act.Config) error {
+	state, run, ownErr := op.host.Own()
+	if run == nil {
+		return api.Errorf(api.ErrRefused, "no lock can be taken, so nothing is changed: %w", ownErr).At(op.host.RunDir).
+			WithNext("name a directory that can be written: --run-dir DIR")
+	}
+	op.locks = act.NewLocks(run, op.host.LockTimeout)
+	if err := op.locks.Take(ctx, act.LockRoot, op.host.Layout.Root, true); err != nil {
+		return err
+	}
+	if err := op.locks.Take(ctx, act.LockVolume, op.host.Layout.Root+"\x00"+op.name, false); err != nil {
+		return err
+	}
+	entry := api.Entry{Verb: string(op.verb), Volume: op.name, PodUID: op.req.Pod.UID, Risks: op.req.Risks(), User: login()}
+	if op.plugin != nil {
+		entry.Plugin = op.plugin.GetPluginName()
+	}
+	op.journal = act.Journal{State: state, Run: run}.Begin(entry, op.host.Warn)
+	conf.Journal, conf.Locks = op.journal, op.locks.Files
+	if !op.journal.Volatile {
+		conf.State = state
+	}
+	return nil
+}
+
+// login is who works here: over sudo the one who called it.
+func login() string {
+	if name := os.Getenv("SUDO_USER"); name != "" {
+		return name
+	}
+	if u, err := user.Current(); err == nil {
+		return u.Username
+	}
+	return fmt.Sprint(os.Getuid())
+}
+
+func (op *operation) close() {
+	if op.run != nil {
+		op.run.Close()
+	}
+	if op.locks != nil {
+		op.locks.Release()
+	}
+}
+
+// end records how the verb ended.
+func (op *operation) end(err error) {
+	result := api.OutcomeAlready
+	switch {
+	case errors.Is(err, api.ErrUncertain), errors.Is(err, api.ErrTimeout):
+		result = api.OutcomeUncertain
+	case errors.Is(err, api.ErrRefused), errors.Is(err, api.ErrNotEmpty), errors.Is(err, api.ErrBusy):
+		result = api.OutcomeRefused
+	case err != nil:
+		result = api.OutcomeFailed
+	case len(op.run.Steps()) > 0:
+		result = api.OutcomeDone
+	}
+	op.journal.End(result, err)
+}
+
+// rungs are the steps that each verb is made of.
+var rungs = map[Verb][]Verb{
+	Attach: {Attach}, MountDevice: {MountDevice}, Publish: {Publish},
+	Unpublish: {Unpublish}, UnmountDevice: {UnmountDevice}, Detach: {Detach},
+	Setup:    {Attach, MountDevice, Publish},
+	Teardown: {Unpublish, UnmountDevice, Detach},
+}
+
+// carryOut climbs or descends the rungs of the verb, and stops at the first that
+// fails.
+func (op *operation) carryOut(ctx context.Context) error {
+	if op.plugin == nil {
+		return op.wrap(op.nothingThere())
+	}
+	do := map[Verb]func(context.Context) (skipped string, err error){
+		Attach: op.attach, MountDevice: op.mountDevice, Publish: op.publish,
+		Unpublish: op.unpublish, UnmountDevice: op.unmountDevice, Detach: op.detach,
+	}
+	for _, rung := range rungs[op.verb] {
+		before := len(op.run.Steps())
+		skipped, err := do[rung](ctx)
+		op.result(rung, skipped, err, op.run.Steps()[before:])
+		if err != nil {
+			return op.wrap(err)
+		}
+	}
+	if op.req.MustExist && len(op.run.Steps()) == 0 {
+		return op.wrap(api.Errorf(api.ErrNotFound, "nothing of it was there, and --must-exist was given"))
+	}
+	return nil
+}
+
+func (op *operation) result(rung Verb, skipped string, err error, steps []api.Step) {
+	r := api.Result{
+		Op: string(rung), Plugin: op.plugin.GetPluginName(), Volume: op.name, PodUID: op.req.Pod.UID,
+		Paths: op.paths(), DevicePath: op.device, Reason: skipped, Steps: append([]api.Step{}, steps...),
+	}
+	switch {
+	case errors.Is(err, api.ErrUncertain), errors.Is(err, api.ErrTimeout):
+		r.Outcome, r.Reason = api.OutcomeUncertain, err.Error()
+	case errors.Is(err, api.ErrRefused), errors.Is(err, api.ErrNotEmpty), errors.Is(err, api.ErrBusy):
+		r.Outcome, r.Reason = api.OutcomeRefused, err.Error()
+	case err != nil:
+		r.Outcome, r.Reason = api.OutcomeFailed, err.Error()
+	case skipped != "":
+		r.Outcome = api.OutcomeSkipped
+	case len(steps) == 0:
+		r.Outcome = api.OutcomeAlready
+	default:
+		r.Outcome = api.OutcomeDone
+	}
+	op.results = append(op.results, r)
+}
+
+// paths are the volume's places on this node, by its name.
+func (op *operation) paths() api.PathSet {
+	set, err := op.where().Paths(context.Background(), op.host.Layout.Root)
+	if err != nil {
+		op.host.Warn(err.Error())
+	}
+	return set
+}
+
+func (op *operation) where() plugins.Where {
+	return plugins.Where{Plugin: op.plugin, Name: op.name, PodUID: op.req.Pod.UID, Block: op.block}
+}
+
+// wrap names the verb, the plugin and the volume in an error, once.
+func (op *operation) wrap(err error) error {
+	if err == nil {
+		return nil
+	}
+	e := &api.Error{Op: string(op.verb), Volume: op.name, Err: err}
+	if op.plugin != nil {
+		e.Plugin = op.plugin.GetPluginName()
+	}
+	if e.Volume == "" {
+		e.Volume = op.req.Volume
+	}
+	return e
+}

@@ -1,0 +1,239 @@
+package ops
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+
+	"github.com/kvol/kvol/internal/api"
+	"github.com/kvol/kvol/internal/host/act"
+	"github.com/kvol/kvol/internal/host/safefs"
+	"github.com/kvol/kvol/internal/plugins"
+)
+
+// attach brings the volume's device to this node.
+func (op *operation) attach(ctx context.Context) (string, error) {
+	can, err := op.attachable()
+	if err != nil {
+		return "", err
+	}
+	if can == nil {
+		return "volumes of " + op.plugin.GetPluginName() + " need no attaching", nil
+	}
+	attacher, err := can.NewAttacher()
+	if err != nil {
+		return "", err
+	}
+	dev, err := attacher.Attach(ctx, op.run, op.req.Spec, op.host.NodeName)
+	if err != nil {
+		return "", err
+	}
+	dev, err = attacher.WaitForAttach(ctx, op.run, op.req.Spec, dev, op.req.Pod)
+	op.device = dev.String()
+	return "", err
+}
+
+// attachable is the plugin as one that attaches, nil when this volume is not
+// attached.
+func (op *operation) attachable() (plugins.AttachableVolumePlugin, error) {
+	p, err := plugins.As[plugins.AttachableVolumePlugin](op.plugin)
+	if errors.Is(err, api.ErrNotSupported) {
+		return nil, nil
+	}
+	can, err := p.CanAttach(op.req.Spec)
+	if err != nil || !can {
+		return nil, err
+	}
+	return p, nil
+}
+
+// CheckAttached says whether a volume is attached to this node. A volume that
+// needs no attaching is there when its source is.
+func (o *Ops) CheckAttached(ctx context.Context, req Request) (*api.List[api.Result], error) {
+	op := &operation{Ops: o, verb: Attach, req: req}
+	none := api.NewList[api.Result]("ResultList", nil, nil)
+	if err := errors.Join(op.check()); err != nil {
+		return none, op.wrap(err)
+	}
+	if err := op.fromSpec(); err != nil {
+		return none, op.wrap(err)
+	}
+	r := api.Result{
+		Op: "attach --check", Plugin: op.plugin.GetPluginName(), Volume: op.name, Paths: op.paths(),
+		Outcome: api.OutcomeAlready, Steps: []api.Step{},
+	}
+	p, err := op.attachable()
+	switch {
+	case err != nil:
+	case p == nil:
+		r.Outcome, r.Reason = api.OutcomeSkipped, "volumes of "+r.Plugin+" need no attaching, and its source is there"
+		if d, derr := plugins.As[plugins.DeviceMountableVolumePlugin](op.plugin); derr == nil {
+			_, _, err = d.CanDeviceMount(ctx, req.Spec)
+		}
+	default:
+		err = checkAttacher(ctx, p, req, o.host.NodeName)
+	}
+	if err != nil {
+		return none, op.wrap(err)
+	}
+	return api.NewList("ResultList", []api.Result{r}, nil), nil
+}
+
+func checkAttacher(ctx context.Context, p plugins.AttachableVolumePlugin, req Request, nodeName string) error {
+	attacher, err := p.NewAttacher()
+	if err != nil {
+		return err
+	}
+	all, err := attacher.VolumesAreAttached(ctx, []*plugins.Spec{req.Spec}, nodeName)
+	if err != nil {
+		return err
+	}
+	is, known := all[req.Spec]
+	switch {
+	case !known:
+		return api.Errorf(api.ErrUncertain, "whether it is attached cannot be known")
+	case !is:
+		return api.Errorf(api.ErrNotFound, "it is not attached to node %s", nodeName)
+	}
+	return nil
+}
+
+// mountDevice makes the global mount, or readies the device of a raw block volume.
+func (op *operation) mountDevice(ctx context.Context) (string, error) {
+	if op.block {
+		return op.setUpDevice(ctx)
+	}
+	p, err := plugins.As[plugins.DeviceMountableVolumePlugin](op.plugin)
+	if errors.Is(err, api.ErrNotSupported) {
+		return "volumes of " + op.plugin.GetPluginName() + " have no global mount", nil
+	}
+	can, reason, err := p.CanDeviceMount(ctx, op.req.Spec)
+	if err != nil || !can {
+		return reason, err
+	}
+	d, err := p.NewDeviceMounter()
+	if err != nil {
+		return "", err
+	}
+	path, err := d.GetDeviceMountPath(ctx, op.req.Spec)
+	if err != nil {
+		return "", err
+	}
+	return "", d.MountDevice(ctx, op.run, op.req.Spec, act.Known(op.device), path, plugins.DeviceMounterArgs{Format: op.req.Format})
+}
+
+func (op *operation) setUpDevice(ctx context.Context) (string, error) {
+	p, err := plugins.As[plugins.BlockVolumePlugin](op.plugin)
+	if err != nil {
+		return "", err
+	}
+	m, err := p.NewBlockVolumeMapper(op.req.Spec, op.req.Pod)
+	if err != nil {
+		return "", err
+	}
+	did, err := m.SetUpDevice(ctx, op.run)
+	if err == nil && !did {
+		return "a raw block volume of " + op.plugin.GetPluginName() + " needs nothing node-wide before it is published", nil
+	}
+	return "", err
+}
+
+// publish gives the volume to the pod.
+func (op *operation) publish(ctx context.Context) (string, error) {
+	if op.block {
+		return "", op.mapDevice(ctx)
+	}
+	m, err := op.plugin.NewMounter(op.req.Spec, op.req.Pod)
+	if err != nil {
+		return "", err
+	}
+	return "", m.SetUp(ctx, op.run, plugins.MounterArgs{
+		FSGroup: op.req.Pod.FSGroup, FSGroupChangePolicy: op.req.Pod.FSGroupChangePolicy,
+	})
+}
+
+// mapDevice is the kubelet's common map of a raw block volume: the device node
+// bound under the global map path, the pod's link to the device, and a loop
+// device that holds the bind open so that the device's name is not given away.
+func (op *operation) mapDevice(ctx context.Context) error {
+	p, err := plugins.As[plugins.BlockVolumePlugin](op.plugin)
+	if err != nil {
+		return err
+	}
+	m, err := p.NewBlockVolumeMapper(op.req.Spec, op.req.Pod)
+	if err != nil {
+		return err
+	}
+	dev, err := m.MapPodDevice(ctx, op.run)
+	if err != nil {
+		return err
+	}
+	if dev.Empty() {
+		return api.Errorf(nil, "the plugin gave no device to map")
+	}
+	op.device = dev.String()
+	target, link, err := mapPaths(m, op.req.Pod.UID)
+	if err != nil {
+		return err
+	}
+	text, known := dev.Text()
+	if !known {
+		return api.Errorf(api.ErrNotSupported, "a device that is not attached yet cannot be planned to be mapped")
+	}
+	return op.mapAt(ctx, text, target, link)
+}
+
+// mapAt links, binds and holds. The pod's link comes first, and goes last in
+// unmapDevice: it is in the pod's directory and holds the volume's name, so that a
+// run that was cut short is found again by name.
+func (op *operation) mapAt(ctx context.Context, dev, target, link string) error {
+	if err := op.run.MkdirAll(ctx, filepath.Dir(target), 0o750, "the global map path"); err != nil {
+		return err
+	}
+	if err := op.run.MkdirAll(ctx, filepath.Dir(link), 0o750, "the pod's block volumes"); err != nil {
+		return err
+	}
+	for _, a := range []act.Action{
+		act.Symlink{Target: act.Known(dev), Path: link, Reason: "the pod's link to its device"},
+		act.CreateFile{Path: target, Perm: 0o750, Reason: "what the device node is bound on"},
+		act.Bind{Source: dev, Target: target, Reason: "map the device for the pod"},
+		act.LoopAttach{Backing: target, Reason: "hold the device open, as the kubelet does"},
+	} {
+		if _, err := op.run.Do(ctx, a); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// mapPaths are the bind of the device for a pod, and the pod's link.
+func mapPaths(b plugins.BlockVolume, podUID string) (target, link string, err error) {
+	global, err := b.GetGlobalMapPath()
+	if err != nil {
+		return "", "", err
+	}
+	dir, name, err := b.GetPodDeviceMapPath()
+	return filepath.Join(global, podUID), filepath.Join(dir, name), err
+}
+
+// unmapDevice is mapDevice backwards.
+func (op *operation) unmapDevice(ctx context.Context, u plugins.BlockVolumeUnmapper) error {
+	target, link, err := mapPaths(u, op.req.Pod.UID)
+	if err != nil {
+		return err
+	}
+	if _, err := op.run.Do(ctx, act.LoopDetach{Backing: target, Reason: "let the device go"}); err != nil {
+		return err
+	}
+	if _, err := op.run.UnmountAll(ctx, target, "take the device from the pod"); err != nil {
+		return err
+	}
+	if _, err := op.run.Do(ctx, act.Unlink{Path: target, What: safefs.BindTarget, Reason: "the empty bind target"}); err != nil {
+		return err
+	}
+	if err := u.UnmapPodDevice(ctx, op.run); err != nil {
+		return err
+	}
+	_, err = op.run.Do(ctx, act.Unlink{Path: link, What: safefs.DeviceLink, Reason: "the pod's link to the device"})
+	return err
+}

@@ -1,0 +1,415 @@
+// Package local is the kubernetes.io/local-volume plugin: a directory or a block
+// device of this node as a PersistentVolume. A device with a file system is
+// mounted once, at the global mount, and bound into pods; a directory is bound
+// into pods from where it is; a raw block device is given to pods as it is.
+//
+// It needs mount(8) and, for devices, blkid, fsck and the mkfs of their file
+// system. It formats only a blank device and only when asked to, and never
+// removes the user's own directory.
+package local
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"github.com/kvol/kvol/internal/api"
+	"github.com/kvol/kvol/internal/host"
+	"github.com/kvol/kvol/internal/host/act"
+	"github.com/kvol/kvol/internal/host/safefs"
+	"github.com/kvol/kvol/internal/paths"
+	"github.com/kvol/kvol/internal/plugins"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// New returns the kubernetes.io/local-volume plugin.
+func New() plugins.VolumePlugin { return &plugin{} }
+
+type plugin struct{ host *host.Host }
+
+func (p *plugin) Info() api.Info {
+	return api.Info{
+		Name:        paths.LocalPlugin,
+		Description: "a directory or block device of this node",
+		AccessModes: []string{string(v1.ReadWriteOnce)},
+		Tools: []api.Tool{
+			{Name: "mount", Needed: "mounting a device's file system"},
+			{Name: "blkid", Needed: "looking at what is on a device"},
+			{Name: "fsck", Needed: "checking a file system before it is mounted"},
+			{Name: "mkfs.ext4", Needed: "--format with ext4, the default"},
+			{Name: "mkfs.xfs", Needed: "--format with xfs"},
+			{Name: "mkfs.btrfs", Needed: "--format with btrfs"},
+		},
+		Since: "1.7",
+	}
+}
+
+var (
+	_ plugins.PersistentVolumePlugin      = (*plugin)(nil)
+	_ plugins.DeviceMountableVolumePlugin = (*plugin)(nil)
+	_ plugins.DeviceNamer                 = (*plugin)(nil)
+	_ plugins.BlockVolumePlugin           = (*plugin)(nil)
+)
+
+func (p *plugin) Init(h *host.Host) error {
+	p.host = h
+	return nil
+}
+
+func (p *plugin) GetPluginName() string { return paths.LocalPlugin }
+
+func (p *plugin) GetVolumeName(spec *plugins.Spec) (string, error) {
+	if _, err := source(spec); err != nil {
+		return "", err
+	}
+	return spec.Name(), nil
+}
+
+func (p *plugin) CanSupport(spec *plugins.Spec) bool {
+	return spec != nil && spec.PersistentVolume != nil && spec.PersistentVolume.Spec.Local != nil
+}
+
+func (p *plugin) RequiresRemount(*plugins.Spec) bool { return false }
+func (p *plugin) SupportsMountOption() bool          { return true }
+
+func (p *plugin) GetAccessModes() []v1.PersistentVolumeAccessMode {
+	return []v1.PersistentVolumeAccessMode{v1.ReadWriteOnce}
+}
+
+// ConstructVolumeSpec finds the device of a mounted volume through its global
+// mount; a directory's place is not told by the disk.
+func (p *plugin) ConstructVolumeSpec(volumeName, volumePath string) (plugins.Reconstructed, error) {
+	table, err := p.host.Mounts()
+	if err != nil {
+		return plugins.Reconstructed{}, err
+	}
+	global, err := p.host.Layout.LocalGlobalMountPath(volumeName)
+	if err != nil {
+		return plugins.Reconstructed{}, err
+	}
+	pod, mounted := table.Top(volumePath)
+	dev, shared := table.Top(global)
+	if mounted && shared && pod.Device() == dev.Device() {
+		return reconstructed(volumeName, dev.Source, v1.PersistentVolumeFilesystem, pod.ReadOnly()), nil
+	}
+	return reconstructed(volumeName, "", v1.PersistentVolumeFilesystem, mounted && pod.ReadOnly()), nil
+}
+
+// ConstructBlockVolumeSpec reads the device from the pod's link.
+func (p *plugin) ConstructBlockVolumeSpec(podUID, volumeName, _ string) (plugins.Reconstructed, error) {
+	link, err := p.host.Layout.PodDeviceMapPath(podUID, paths.LocalPlugin, volumeName)
+	if err != nil {
+		return plugins.Reconstructed{}, err
+	}
+	root, err := p.host.Root()
+	if err != nil {
+		return plugins.Reconstructed{}, err
+	}
+	dev, err := root.Readlink(link)
+	if err != nil {
+		return plugins.Reconstructed{}, err
+	}
+	return reconstructed(volumeName, dev, v1.PersistentVolumeBlock, false), nil
+}
+
+func reconstructed(name, path string, mode v1.PersistentVolumeMode, readOnly bool) plugins.Reconstructed {
+	out := plugins.Reconstructed{Spec: plugins.NewSpecFromPersistentVolume(&v1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: v1.PersistentVolumeSpec{
+			PersistentVolumeSource: v1.PersistentVolumeSource{Local: &v1.LocalVolumeSource{Path: path}},
+			VolumeMode:             &mode,
+		},
+	}, readOnly)}
+	if path == "" {
+		out.Missing = []string{"spec.local.path"}
+	}
+	return out
+}
+
+func (p *plugin) CanDeviceMount(ctx context.Context, spec *plugins.Spec) (bool, string, error) {
+	dev, err := p.resolve(ctx, spec)
+	if err != nil || dev.block {
+		return err == nil, "", err
+	}
+	return false, "the volume is a directory, which is bound into pods from where it is", nil
+}
+
+// DeviceOf is the block device itself, "" for a directory.
+func (p *plugin) DeviceOf(ctx context.Context, spec *plugins.Spec) (string, error) {
+	dev, err := p.resolve(ctx, spec)
+	if err != nil || !dev.block {
+		return "", err
+	}
+	return dev.path, nil
+}
+
+func (p *plugin) NewDeviceMounter() (plugins.DeviceMounter, error) { return deviceMounter{p}, nil }
+func (p *plugin) NewDeviceUnmounter() (plugins.DeviceUnmounter, error) {
+	return deviceUnmounter{p}, nil
+}
+
+func (p *plugin) NewMounter(spec *plugins.Spec, pod plugins.PodRef) (plugins.Mounter, error) {
+	src, err := source(spec)
+	if err != nil {
+		return nil, err
+	}
+	return &mounter{p, spec, pod, src}, nil
+}
+
+func (p *plugin) NewUnmounter(volumeName, podUID string) (plugins.Unmounter, error) {
+	return &unmounter{p, volumeName, podUID}, nil
+}
+
+func (p *plugin) NewBlockVolumeMapper(spec *plugins.Spec, pod plugins.PodRef) (plugins.BlockVolumeMapper, error) {
+	if _, err := source(spec); err != nil {
+		return nil, err
+	}
+	return &mapper{block{p, spec.Name(), pod.UID}, spec}, nil
+}
+
+func (p *plugin) NewBlockVolumeUnmapper(volumeName, podUID string) (plugins.BlockVolumeUnmapper, error) {
+	return &unmapper{block{p, volumeName, podUID}}, nil
+}
+
+type deviceMounter struct{ *plugin }
+
+func (d deviceMounter) GetDeviceMountPath(ctx context.Context, spec *plugins.Spec) (string, error) {
+	dev, err := d.resolve(ctx, spec)
+	if err != nil {
+		return "", err
+	}
+	if !dev.block {
+		return dev.path, nil
+	}
+	return d.host.Layout.LocalGlobalMountPath(spec.Name())
+}
+
+func (d deviceMounter) MountDevice(ctx context.Context, run *act.Runner, spec *plugins.Spec, _ act.Value, path string, args plugins.DeviceMounterArgs) error {
+	dev, err := d.resolve(ctx, spec)
+	if err != nil {
+		return err
+	}
+	options := append([]string{}, spec.MountOptions()...)
+	if spec.ReadOnly {
+		options = append(options, "ro")
+	}
+	fsType := ""
+	if t := spec.PersistentVolume.Spec.Local.FSType; t != nil {
+		fsType = *t
+	}
+	return run.MountDevice(ctx, act.Mount{
+		Device: act.Known(dev.path), Target: path, FSType: fsType, Options: options, Reason: "mount the volume once on this node",
+	}, args.Format)
+}
+
+type deviceUnmounter struct{ *plugin }
+
+func (d deviceUnmounter) GlobalPaths(volumeName string) ([]string, error) {
+	path, err := d.host.Layout.LocalGlobalMountPath(volumeName)
+	return []string{path}, err
+}
+
+func (d deviceUnmounter) UnmountDevice(ctx context.Context, run *act.Runner, path string) error {
+	if k := d.host.Layout.Parse(path); k.Kind != paths.GlobalMount || k.Plugin != paths.LocalPlugin || k.Rest != "" {
+		return api.Errorf(api.ErrRefused, "is no global mount of a local volume: a local directory is its user's own").At(path)
+	}
+	return unmountAndRemove(ctx, run, path)
+}
+
+// unmountAndRemove pops every mount off a directory and removes it, empty.
+func unmountAndRemove(ctx context.Context, run *act.Runner, path string) error {
+	if _, err := run.UnmountAll(ctx, path, "take the volume away"); err != nil {
+		return err
+	}
+	_, err := run.Do(ctx, act.Rmdir{Path: path, Reason: "the empty mount point"})
+	return err
+}
+
+type mounter struct {
+	*plugin
+	spec *plugins.Spec
+	pod  plugins.PodRef
+	src  *v1.LocalVolumeSource
+}
+
+func (m *mounter) GetPath() (string, error) {
+	return m.host.Layout.PodVolumePath(m.pod.UID, paths.LocalPlugin, m.spec.Name())
+}
+
+func (m *mounter) SetUp(ctx context.Context, run *act.Runner, args plugins.MounterArgs) error {
+	dir, err := m.GetPath()
+	if err != nil {
+		return err
+	}
+	dev, err := m.resolve(ctx, m.spec)
+	if err != nil {
+		return err
+	}
+	from := dev.path
+	if dev.block {
+		if from, err = m.host.Layout.LocalGlobalMountPath(m.spec.Name()); err != nil {
+			return err
+		}
+		if _, mounted := run.Table().Top(from); !mounted {
+			return api.Errorf(api.ErrNotMounted, "the volume's device is not mounted on this node").At(from).
+				WithNext("mount it first: kvol mount-device -f FILE (or the whole way with kvol setup)")
+		}
+	}
+	bind := act.Bind{Source: from, Target: dir, ReadOnly: m.spec.ReadOnly, Options: m.spec.MountOptions(), Reason: "publish the volume into the pod"}
+	if err := run.Bind(ctx, bind, 0o750); err != nil {
+		return err
+	}
+	if args.FSGroup == nil || m.spec.ReadOnly {
+		return nil
+	}
+	if other := m.otherPod(run, dir); other != "" {
+		// As the kubelet: the group is the first pod's, whoever comes later.
+		m.host.Warn(fmt.Sprintf("volume %s is published into pod %s too, so its files keep the group that they have", m.spec.Name(), other))
+		return nil
+	}
+	_, err = run.Do(ctx, act.FSGroup{Path: dir, GID: *args.FSGroup, OnRootMismatch: args.FSGroupChangePolicy == v1.FSGroupChangeOnRootMismatch})
+	return err
+}
+
+// otherPod is another pod that has the same volume mounted.
+func (m *mounter) otherPod(run *act.Runner, dir string) string {
+	top, ok := run.Table().Top(dir)
+	if !ok {
+		return ""
+	}
+	for _, ref := range run.Table().SameRoot(top) {
+		if at := m.host.Layout.Parse(ref.MountPoint); at.Kind == paths.PodVolume && at.Rest == "" && at.PodUID != m.pod.UID {
+			return at.PodUID
+		}
+	}
+	return ""
+}
+
+type unmounter struct {
+	*plugin
+	name, podUID string
+}
+
+func (u *unmounter) GetPath() (string, error) {
+	return u.host.Layout.PodVolumePath(u.podUID, paths.LocalPlugin, u.name)
+}
+
+func (u *unmounter) TearDown(ctx context.Context, run *act.Runner) error {
+	dir, err := u.GetPath()
+	if err != nil {
+		return err
+	}
+	return unmountAndRemove(ctx, run, dir)
+}
+
+type block struct {
+	*plugin
+	name, podUID string
+}
+
+func (b block) GetGlobalMapPath() (string, error) {
+	return b.host.Layout.LocalGlobalMapPath(b.name)
+}
+
+func (b block) GetPodDeviceMapPath() (dir, name string, err error) {
+	link, err := b.host.Layout.PodDeviceMapPath(b.podUID, paths.LocalPlugin, b.name)
+	return filepath.Dir(link), b.name, err
+}
+
+type mapper struct {
+	block
+	spec *plugins.Spec
+}
+
+func (m *mapper) SetUpDevice(context.Context, *act.Runner) (bool, error) { return false, nil }
+
+func (m *mapper) MapPodDevice(ctx context.Context, _ *act.Runner) (act.Value, error) {
+	dev, err := m.resolve(ctx, m.spec)
+	if err != nil {
+		return act.Value{}, err
+	}
+	if !dev.block {
+		return act.Value{}, api.Errorf(api.ErrInput, "volumeMode is Block and %s is a directory", dev.path).At(dev.path).
+			WithNext("set spec.volumeMode to Filesystem, or spec.local.path to a block device")
+	}
+	return act.Known(dev.path), nil
+}
+
+type unmapper struct{ block }
+
+func (u *unmapper) UnmapPodDevice(context.Context, *act.Runner) error { return nil }
+func (u *unmapper) TearDownDevice(context.Context, *act.Runner, string, string) error {
+	return nil
+}
+
+// source is the local source of a spec, if its path can be one.
+func source(spec *plugins.Spec) (*v1.LocalVolumeSource, error) {
+	if spec == nil || spec.PersistentVolume == nil || spec.PersistentVolume.Spec.Local == nil {
+		return nil, api.Errorf(api.ErrInput, "%s is no local PersistentVolume", spec)
+	}
+	path := spec.PersistentVolume.Spec.Local.Path
+	bad := func(what string) error {
+		return api.Errorf(api.ErrInput, "spec.local.path %q %s", path, what).
+			WithNext("give the absolute path of a directory or block device of this node")
+	}
+	switch {
+	case path == "":
+		return nil, bad("is empty")
+	case !filepath.IsAbs(path):
+		return nil, bad("is not absolute")
+	case strings.ContainsFunc(path, func(r rune) bool { return r < ' ' || r == 0x7f }):
+		return nil, bad("holds a control character")
+	case strings.Contains("/"+path+"/", "/../"):
+		return nil, bad("holds ..")
+	case filepath.Clean(path) == "/":
+		return nil, bad("is the root of the whole file system")
+	}
+	return spec.PersistentVolume.Spec.Local, nil
+}
+
+// place is where a spec's source really is, and what.
+type place struct {
+	path  string
+	block bool
+}
+
+// resolve follows the links of the source's path in the helper, where a dead
+// file system on the way cannot hang kvol.
+func (p *plugin) resolve(ctx context.Context, spec *plugins.Spec) (place, error) {
+	src, err := source(spec)
+	if err != nil {
+		return place{}, err
+	}
+	from, err := act.OpenSource(ctx, p.host.Helper, src.Path)
+	if err != nil {
+		return place{}, err
+	}
+	defer from.Close()
+	if err := p.outside(from.Path); err != nil {
+		return place{}, err
+	}
+	switch from.Info.Type {
+	case safefs.Dir:
+		return place{from.Path, false}, nil
+	case safefs.BlockDevice:
+		return place{from.Path, true}, nil
+	}
+	return place{}, api.Errorf(api.ErrInput, "is a %s, and a local volume is a directory or a block device", from.Info.Type).At(src.Path).
+		WithNext("correct spec.local.path")
+}
+
+// outside refuses a source that lies in what the kubelet keeps: another volume, or
+// another pod's.
+func (p *plugin) outside(path string) error {
+	root := p.host.Layout.Root
+	for _, own := range []string{root + "/pods", root + "/plugins"} {
+		if path == own || strings.HasPrefix(path, own+"/") {
+			return api.Errorf(api.ErrRefused, "the source lies in the kubelet's own directory %s", own).At(path).
+				WithNext("use a directory outside of %s", root)
+		}
+	}
+	return nil
+}

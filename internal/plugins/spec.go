@@ -1,0 +1,94 @@
+package plugins
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+// Spec names one volume as Kubernetes does: either an inline volume of a pod or
+// a PersistentVolume, never both.
+type Spec struct {
+	Volume           *v1.Volume
+	PersistentVolume *v1.PersistentVolume
+	// ReadOnly is the pod's wish; the volume itself can be read-only beside it.
+	ReadOnly bool
+}
+
+// NewSpecFromVolume makes the spec of a pod's inline volume.
+func NewSpecFromVolume(v *v1.Volume) *Spec { return &Spec{Volume: v} }
+
+// NewSpecFromPersistentVolume makes the spec of a PersistentVolume.
+func NewSpecFromPersistentVolume(pv *v1.PersistentVolume, readOnly bool) *Spec {
+	return &Spec{PersistentVolume: pv, ReadOnly: readOnly}
+}
+
+// Name is the inner spec name, which is the name of the directory on disk: the
+// PV's name, or the pod's own name of an inline volume.
+func (s *Spec) Name() string {
+	switch {
+	case s == nil:
+		return ""
+	case s.Volume != nil:
+		return s.Volume.Name
+	case s.PersistentVolume != nil:
+		return s.PersistentVolume.Name
+	}
+	return ""
+}
+
+// IsBlock says that the volume goes to pods as a raw block device.
+func (s *Spec) IsBlock() bool {
+	return s != nil && s.PersistentVolume != nil && s.PersistentVolume.Spec.VolumeMode != nil &&
+		*s.PersistentVolume.Spec.VolumeMode == v1.PersistentVolumeBlock
+}
+
+// MountOptions are the PersistentVolume's; inline volumes have none.
+func (s *Spec) MountOptions() []string {
+	if s == nil || s.PersistentVolume == nil {
+		return nil
+	}
+	return s.PersistentVolume.Spec.MountOptions
+}
+
+// Source is the kind of source that the spec has, by the name of its field in
+// Kubernetes' types ("local", "nfs"); "" when it has none.
+func (s *Spec) Source() string {
+	switch {
+	case s == nil:
+		return ""
+	case s.Volume != nil:
+		return sourceField(s.Volume.VolumeSource)
+	case s.PersistentVolume != nil:
+		return sourceField(s.PersistentVolume.Spec.PersistentVolumeSource)
+	}
+	return ""
+}
+
+// sourceField names the only pointer that is set in a union of sources.
+func sourceField(union any) string {
+	v := reflect.ValueOf(union)
+	for i := range v.NumField() {
+		if v.Field(i).IsNil() {
+			continue
+		}
+		name, _, _ := strings.Cut(v.Type().Field(i).Tag.Get("json"), ",")
+		return name
+	}
+	return ""
+}
+
+// String is for messages: never a secret, since a spec holds only references.
+func (s *Spec) String() string {
+	switch {
+	case s == nil:
+		return "no volume"
+	case s.Volume == nil && s.PersistentVolume == nil:
+		return "an empty spec"
+	case s.Source() == "":
+		return fmt.Sprintf("volume %q without a source", s.Name())
+	}
+	return fmt.Sprintf("volume %q of source %s", s.Name(), s.Source())
+}

@@ -1,0 +1,89 @@
+package plugins
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"strings"
+
+	"github.com/kvol/kvol/internal/api"
+)
+
+// Where is a volume on the node: what its plugin answers for its four mount
+// points. Without a spec the name alone must do. A path that the volume does
+// not have, or that is outside of the kubelet's root (a local directory, which is
+// the user's own), is empty.
+type Where struct {
+	Plugin VolumePlugin
+	Spec   *Spec // nil when only the name is known
+	Name   string
+	PodUID string // "" leaves the pod's places out
+	Block  bool
+}
+
+// Paths asks the plugin. root is the kubelet's root directory.
+func (w Where) Paths(ctx context.Context, root string) (api.PathSet, error) {
+	set := api.PathSet{Plugin: w.Plugin.GetPluginName(), Volume: w.Name, Metadata: []string{}}
+	var err error
+	if w.Block {
+		err = w.block(&set)
+	} else {
+		err = w.fileSystem(ctx, root, &set)
+	}
+	return set, err
+}
+
+func (w Where) fileSystem(ctx context.Context, root string, set *api.PathSet) error {
+	if w.PodUID != "" {
+		u, err := w.Plugin.NewUnmounter(w.Name, w.PodUID)
+		if err != nil {
+			return err
+		}
+		if set.PodVolumePath, err = u.GetPath(); err != nil {
+			return err
+		}
+	}
+	p, err := As[DeviceMountableVolumePlugin](w.Plugin)
+	if errors.Is(err, api.ErrNotSupported) {
+		return nil
+	}
+	if w.Spec != nil {
+		d, err := p.NewDeviceMounter()
+		if err != nil {
+			return err
+		}
+		path, err := d.GetDeviceMountPath(ctx, w.Spec)
+		if filepath.IsAbs(path) && strings.HasPrefix(path, root+"/") {
+			set.GlobalMountPath = path
+		}
+		return err
+	}
+	d, err := p.NewDeviceUnmounter()
+	if err != nil {
+		return err
+	}
+	all, err := d.GlobalPaths(w.Name)
+	if len(all) > 0 {
+		set.GlobalMountPath = all[0]
+	}
+	return err
+}
+
+func (w Where) block(set *api.PathSet) error {
+	p, err := As[BlockVolumePlugin](w.Plugin)
+	if err != nil {
+		return err
+	}
+	u, err := p.NewBlockVolumeUnmapper(w.Name, w.PodUID)
+	if err != nil {
+		return err
+	}
+	if set.GlobalMapPath, err = u.GetGlobalMapPath(); err != nil || w.PodUID == "" {
+		return err
+	}
+	dir, name, err := u.GetPodDeviceMapPath()
+	if err == nil {
+		set.PodDeviceMapPath = filepath.Join(dir, name)
+	}
+	return err
+}
