@@ -57,6 +57,9 @@ func Make(ctx context.Context, e Env, path string, d Decision) error {
 	default:
 		return fmt.Errorf("format %s: no decision", path)
 	}
+	if _, err := d.claim.Stat(); err != nil {
+		return fmt.Errorf("format %s: the device is not claimed any more: %w", d.Device.Path, err)
+	}
 	boot, err := e.bootID()
 	if err != nil {
 		return err
@@ -90,9 +93,7 @@ func (e Env) mkfs(ctx context.Context, d Decision, in *Intent) error {
 	if err := d.handle.Check(); err != nil {
 		return err
 	}
-	if err := d.claim.Close(); err != nil {
-		return fmt.Errorf("format %s: the device is not claimed any more: %w", d.Device.Path, err)
-	}
+	d.claim.Close()
 	res, err := e.Exec.Run(ctx, cmd)
 	if err == nil {
 		err = res.Check(cmd)
