@@ -8,10 +8,13 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/kvol/kvol/internal/api"
 	"github.com/kvol/kvol/internal/host/act"
 	"github.com/kvol/kvol/internal/host/devices"
 	"github.com/kvol/kvol/internal/host/mounts"
+	"github.com/kvol/kvol/internal/host/safefs"
 	"github.com/kvol/kvol/internal/plugins"
 )
 
@@ -78,11 +81,11 @@ func (op *operation) globallyMounted() ([]string, error) {
 	}), err
 }
 
-// devices finds the volume's device: from the spec, from where it was mounted
-// when this operation began, from other mount namespaces that still have it at
-// one of its places, and from what kvol itself mounted last under that name.
+// devices finds the volume's device: from the spec, from where the volume was
+// when this operation began, from other mount namespaces that still have it, and,
+// where nothing else tells, from what kvol itself mounted last under that name.
 func (op *operation) devices(ctx context.Context) ([]string, error) {
-	var out []string
+	out := append(slices.Clone(op.begunWith), op.elsewhere()...)
 	if op.req.Spec != nil {
 		dev, err := op.specDevice(ctx)
 		if err != nil {
@@ -90,12 +93,6 @@ func (op *operation) devices(ctx context.Context) ([]string, error) {
 		}
 		out = append(out, dev)
 	}
-	for _, ref := range op.find.Named(op.name, op.plugin.GetPluginName()) {
-		if m, ok := op.find.Table().Top(ref.Path); ok {
-			out = append(out, sourceDevice(m))
-		}
-	}
-	out = append(out, op.elsewhere()...)
 	if strings.HasPrefix(op.req.Volume, op.host.DevRoot+"/") {
 		out = append(out, op.req.Volume)
 	}
@@ -107,6 +104,30 @@ func (op *operation) devices(ctx context.Context) ([]string, error) {
 		}
 	}
 	return out, nil
+}
+
+// nodeDevices are the devices that the node itself shows for the volume: of its
+// global mount, and of its map as a raw block device. A pod's mount does not tell:
+// the file system of a local directory is the whole node's.
+func (op *operation) nodeDevices() []string {
+	var out []string
+	for _, ref := range op.find.Named(op.name, op.plugin.GetPluginName()) {
+		switch ref.Kind {
+		case api.KindGlobalMount:
+			if m, ok := op.find.Table().Top(ref.Path); ok {
+				out = append(out, sourceDevice(m))
+			}
+		case api.KindGlobalMapDevice:
+			info, err := op.run.Root.Stat(ref.Path)
+			if err != nil || info.Type != safefs.BlockDevice {
+				continue
+			}
+			if d, err := op.host.Devices.ByNumber(int(unix.Major(info.Rdev)), int(unix.Minor(info.Rdev))); err == nil {
+				out = append(out, d.Path)
+			}
+		}
+	}
+	return out
 }
 
 // sourceDevice is the device that a mount is of, "" when it is of none.
@@ -147,16 +168,17 @@ func (op *operation) specDevice(ctx context.Context) (string, error) {
 	return dev, err
 }
 
-// elsewhere looks for the volume's places in every mount namespace. A table that
+// elsewhere looks for the volume's global mount in every mount namespace. A table that
 // cannot be read is no proof of anything here; the look for holders says so.
 func (op *operation) elsewhere() []string {
 	set := op.paths()
+	if set.GlobalMountPath == "" {
+		return nil
+	}
 	var out []string
 	_ = op.host.Devices.EachMountNamespace(func(_ int, _ string, t *mounts.Table) {
-		for _, place := range []string{set.GlobalMountPath, set.PodVolumePath} {
-			if m, ok := t.Top(place); ok && place != "" {
-				out = append(out, sourceDevice(m))
-			}
+		if m, ok := t.Top(set.GlobalMountPath); ok {
+			out = append(out, sourceDevice(m))
 		}
 	})
 	return out

@@ -16,6 +16,7 @@ import (
 	"github.com/kvol/kvol/internal/api"
 	"github.com/kvol/kvol/internal/host"
 	"github.com/kvol/kvol/internal/host/act"
+	"github.com/kvol/kvol/internal/host/safefs"
 	"github.com/kvol/kvol/internal/node"
 	"github.com/kvol/kvol/internal/plugins"
 )
@@ -69,7 +70,11 @@ type operation struct {
 	journal *act.Operation
 	run     *act.Runner
 	results []api.Result
-	device  string // where it came to be known
+	// dryState is the state directory of a dry run, which makes none.
+	dryState *safefs.Root
+	device   string // where it came to be known
+	// begunWith are the devices that the node had for the volume to begin with.
+	begunWith []string
 }
 
 // open finds out what the request is about, takes the locks and begins the
@@ -90,7 +95,12 @@ func (o *Ops) open(ctx context.Context, verb Verb, req Request, dry bool) (*oper
 		Root: root, Layout: o.host.Layout, Mounts: o.host.Mounts, Helper: o.host.Helper, Exec: o.host.Exec, Devices: o.host.Devices,
 		DryRun: dry, Lazy: req.Lazy, ForceUmount: req.ForceUmount, Hook: o.Hook, Warn: o.host.Warn,
 	}
-	if !dry {
+	if dry {
+		if conf.State, err = safefs.OpenOwn(o.host.StateDir); err != nil {
+			conf.State = nil // nothing was ever written there
+		}
+		op.dryState = conf.State
+	} else {
 		if err := op.begin(ctx, &conf); err != nil {
 			op.close()
 			return nil, op.wrap(err)
@@ -104,6 +114,9 @@ func (o *Ops) open(ctx context.Context, verb Verb, req Request, dry bool) (*oper
 	if op.find, err = node.NewFind(o.host); err != nil {
 		op.close()
 		return nil, op.wrap(err)
+	}
+	if op.plugin != nil {
+		op.begunWith = op.nodeDevices()
 	}
 	return op, nil
 }
@@ -151,6 +164,9 @@ func (op *operation) close() {
 	}
 	if op.locks != nil {
 		op.locks.Release()
+	}
+	if op.dryState != nil {
+		op.dryState.Close()
 	}
 }
 

@@ -229,5 +229,5 @@ func (r *Runner) fileSystem(ctx context.Context, dev, fsType string, allowFormat
 }
 
 func (r *Runner) formatEnv() format.Env {
-	return format.Env{Exec: r.Exec, Devices: r.Devices, State: r.State, Locks: r.locks()}
+	return format.Env{Exec: r.Exec, Devices: r.Devices, State: r.State, Look: r.DryRun, Locks: r.locks()}
 }

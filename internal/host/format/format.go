@@ -40,6 +40,9 @@ type Env struct {
 	// State is the state directory, where intents are kept. Nil when it cannot be
 	// written: then nothing is formatted.
 	State *safefs.Root
+	// Look says that nothing is to be made, as in a dry run: a state directory that
+	// is not there yet is then no fault.
+	Look bool
 	// Locks stay open as long as mkfs or fsck runs, also when kvol ends before.
 	Locks []*os.File
 }
@@ -248,7 +251,7 @@ func (e Env) formattable(d *Decision) error {
 		return refuse(d.Device, "it is read-only, so no file system can be made on it")
 	case len(d.Device.Partitions) > 0:
 		return refuse(d.Device, "it has partitions (%v)", d.Device.Partitions).WithNext("name the partition that is meant: lsblk %s", d.Device.Path)
-	case e.State == nil:
+	case e.State == nil && !e.Look:
 		return refuse(d.Device, "the state directory cannot be written, and without a record on disk nothing is formatted").
 			WithNext("free or repair the state directory, or name another with --state-dir")
 	}
