@@ -3,7 +3,10 @@ package render
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"io"
+	"slices"
+	"unicode"
 
 	"github.com/kvol/kvol/internal/api"
 	"sigs.k8s.io/yaml"
@@ -25,6 +28,9 @@ func (d Document[T]) Check(o Options) error {
 	}
 	return checkFormat(o, d.names != nil, false)
 }
+
+// HasNames says that Name is one of the formats.
+func (d Document[T]) HasNames() bool { return d.names != nil }
 
 // Write shows the document. The options have passed Check.
 func (d Document[T]) Write(w io.Writer, v T, o Options) error {
@@ -94,7 +100,7 @@ func writeList[T any](w io.Writer, l *api.List[T]) error {
 		if err := enc.Encode(item); err != nil {
 			return err
 		}
-		if _, err := w.Write(bytes.TrimSuffix(b.Bytes(), []byte("\n"))); err != nil {
+		if _, err := w.Write(escapeOdd(bytes.TrimSuffix(b.Bytes(), []byte("\n")))); err != nil {
 			return err
 		}
 	}
@@ -135,5 +141,23 @@ func compact(v any) ([]byte, error) {
 	if err := enc.Encode(v); err != nil {
 		return nil, err
 	}
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
+	return escapeOdd(bytes.TrimSuffix(b.Bytes(), []byte("\n"))), nil
+}
+
+// escapeOdd writes as \u… what JSON allows in a string but a terminal obeys: DEL,
+// the C1 controls and what turns the direction of writing. Outside of strings
+// JSON has none of these.
+func escapeOdd(raw []byte) []byte {
+	if !slices.ContainsFunc(raw, func(c byte) bool { return c >= 0x7f }) {
+		return raw
+	}
+	var b bytes.Buffer
+	for _, r := range string(raw) {
+		if r >= 0x7f && r < 1<<16 && !unicode.IsPrint(r) {
+			fmt.Fprintf(&b, `\u%04x`, r)
+		} else {
+			b.WriteRune(r)
+		}
+	}
+	return b.Bytes()
 }

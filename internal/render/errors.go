@@ -15,9 +15,10 @@ func Error(w io.Writer, err error) {
 	d := api.NewErrorDoc(err)
 	var b strings.Builder
 	for i, s := range strings.Split(d.Message, "\n") {
-		if i == 0 {
+		switch {
+		case i == 0:
 			fmt.Fprintf(&b, "kvol: %s\n", line(s))
-		} else {
+		case s != "":
 			fmt.Fprintf(&b, "  %s\n", line(s)) // of joined errors
 		}
 	}

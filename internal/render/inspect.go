@@ -43,6 +43,11 @@ func inspection(w io.Writer, i *api.Inspection, o Options) error {
 	section(&s, "devices, the file system's own first", deviceColumns(), i.Devices)
 	section(&s, "metadata", metadataColumns(), i.Metadata)
 	section(&s, "what the plugin can do", pluginColumns(nil, o.Format), i.Plugins)
+	var warnings [][]string
+	for _, warning := range i.Warnings {
+		warnings = append(warnings, []string{line(warning)})
+	}
+	s.rows("warnings", []string{"WARNING"}, warnings)
 	return s.err
 }
 

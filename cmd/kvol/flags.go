@@ -1,0 +1,58 @@
+package main
+
+import (
+	"time"
+
+	"github.com/kvol/kvol/internal/render"
+
+	"github.com/spf13/pflag"
+)
+
+// settings are the global flags once flags, environment and file are read.
+type settings struct {
+	configFile string
+
+	rootDir, nodeName, stateDir, runDir string
+	procRoot, sysRoot, devRoot          string
+
+	output          string
+	columns         []string
+	sortBy          string
+	noHeaders, null bool
+	color           string
+	quiet           bool
+	logLevel        string
+	verbose         int
+
+	timeout, probeTimeout, lockTimeout time.Duration
+
+	origins map[string]string // by flag: flag, env KVOL_X, file PATH, default
+}
+
+// addFlags makes the flags that every command has.
+func (s *settings) addFlags(f *pflag.FlagSet) {
+	f.StringVar(&s.configFile, "config", defaultConfig, "configuration `FILE`; also KVOL_CONFIG")
+
+	f.StringVar(&s.rootDir, "root-dir", "/var/lib/kubelet", "the kubelet's root `DIR`")
+	f.StringVar(&s.nodeName, "node-name", "", "this node's `NAME` (default: the host name)")
+	f.StringVar(&s.stateDir, "state-dir", "/var/lib/kvol", "`DIR` where the journal is kept")
+	f.StringVar(&s.runDir, "run-dir", "/run/kvol", "`DIR` where locks are kept")
+	f.StringVar(&s.procRoot, "proc-root", "/proc", "`DIR` where proc is mounted")
+	f.StringVar(&s.sysRoot, "sys-root", "/sys", "`DIR` where sysfs is mounted")
+	f.StringVar(&s.devRoot, "dev-root", "/dev", "`DIR` where device nodes are")
+
+	f.StringVarP(&s.output, "output", "o", string(render.Table), "`FORMAT`: table, wide, json, yaml, name; shell for plans")
+	f.StringSliceVar(&s.columns, "columns", nil, "`NAMES` of a table's columns: a,b or +c to add one")
+	f.StringVar(&s.sortBy, "sort-by", "", "`COLUMN` to order a list by, in every format")
+	f.BoolVar(&s.noHeaders, "no-headers", false, "tables without headings")
+	f.BoolVarP(&s.null, "null", "0", false, "end each name with a NUL; with -o name")
+	f.StringVar(&s.color, "color", "auto", "`WHEN`: auto, always or never; NO_COLOR turns auto off")
+	f.BoolVarP(&s.quiet, "quiet", "q", false, "names only for lists, nothing for verbs")
+
+	f.StringVar(&s.logLevel, "log-level", "warn", "`LEVEL` of what goes to standard error: debug, info, warn, error")
+	f.CountVarP(&s.verbose, "verbose", "v", "log more: info, -vv debug")
+
+	f.DurationVar(&s.timeout, "timeout", 0, "time for the whole command (default: attach, mount-device, setup 5m, other verbs 2m, reading 10s)")
+	f.DurationVar(&s.probeTimeout, "probe-timeout", time.Second, "time for one file system to answer")
+	f.DurationVar(&s.lockTimeout, "lock-timeout", 10*time.Second, "how long to wait for another kvol")
+}

@@ -1,0 +1,113 @@
+package main
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/kvol/kvol/internal/api"
+	"github.com/kvol/kvol/internal/node"
+	"github.com/kvol/kvol/internal/render"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+const listMountsLong = `Lists every volume mount below the kubelet's root, of whatever plugin, and every
+other mount there as other. Each file system is asked once how it is, and one that
+does not answer within --probe-timeout is unresponsive: the command itself never
+hangs. It takes no lock and may run at any time.
+
+States: ok, stale (it answers with an error), disconnected (its server or daemon is
+gone), unresponsive, denied, readonly (it turned read-only by itself), deleted (what
+was mounted is unlinked), unmounted (the directory is there, the mount is not),
+unknown.`
+
+const listMountsExample = `  kvol list-mounts
+  # what is not well, of one namespace
+  kvol ls --namespace shop --state stale,disconnected,unresponsive
+  # the paths of all mounts, safe for any name
+  kvol ls -o name -0 | xargs -0 -n1 echo`
+
+// The words that --kind and --state take.
+var (
+	mountKinds = []api.MountKind{api.KindPodVolume, api.KindGlobalMount, api.KindPodDevice,
+		api.KindGlobalMapDevice, api.KindSubPath, api.KindOther}
+	mountStates = []api.State{api.StateOK, api.StateStale, api.StateDisconnected, api.StateUnresponsive,
+		api.StateDenied, api.StateReadOnly, api.StateDeleted, api.StateUnmounted, api.StateUnknown}
+)
+
+type listMountsOptions struct {
+	kinds, states                     []string
+	plugin, volume, podUID, namespace string
+	noProbe                           bool
+}
+
+func newListMountsCmd(a *app) *cobra.Command {
+	o := &listMountsOptions{}
+	cmd := &cobra.Command{
+		Use:     "list-mounts",
+		Aliases: []string{"ls"},
+		Short:   "List every volume mount on the node and how it is",
+		Long:    listMountsLong + exitCodes(api.ExitOK, api.ExitFailed, api.ExitUsage, api.ExitUncertain, api.ExitInterrupted),
+		Example: listMountsExample,
+		GroupID: inspecting,
+		Args:    noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := oneOf("--kind", o.kinds, mountKinds); err != nil {
+				return err
+			}
+			if err := oneOf("--state", o.states, mountStates); err != nil {
+				return err
+			}
+			return a.do(cmd, readLimit, o)
+		},
+	}
+	o.addFlags(cmd.Flags())
+	return cmd
+}
+
+func (o *listMountsOptions) addFlags(f *pflag.FlagSet) {
+	f.StringSliceVar(&o.kinds, "kind", nil, "only these kinds: "+words(mountKinds))
+	f.StringSliceVar(&o.states, "state", nil, "only these states: "+words(mountStates))
+	f.StringVar(&o.plugin, "plugin", "", "only this plugin: kubernetes.io/nfs")
+	f.StringVar(&o.volume, "volume", "", "only this volume")
+	f.StringVar(&o.podUID, "pod-uid", "", "only this pod")
+	f.StringVar(&o.namespace, "namespace", "", "only pods of this namespace")
+	f.BoolVar(&o.noProbe, "no-probe", false, "do not ask the file systems how they are")
+}
+
+func (o *listMountsOptions) run(ctx context.Context, a *app) error {
+	return showList(a, render.Mounts(), func() (*api.List[api.Mount], error) {
+		h, _, err := a.open()
+		if err != nil {
+			return nil, err
+		}
+		defer h.Close()
+		return node.List(ctx, h, node.ListOptions{
+			Probe: !o.noProbe, Kinds: as[api.MountKind](o.kinds), States: as[api.State](o.states),
+			Plugin: o.plugin, Volume: o.volume, PodUID: o.podUID, Namespace: o.namespace,
+		})
+	})
+}
+
+// oneOf refuses a word that is none of the allowed ones.
+func oneOf[T ~string](flag string, given []string, allowed []T) error {
+	for _, word := range given {
+		if !slices.Contains(allowed, T(word)) {
+			return api.Errorf(api.ErrUsage, "%s %q is none of: %s", flag, word, words(allowed))
+		}
+	}
+	return nil
+}
+
+func words[T ~string](list []T) string { return strings.Join(as[string](list), ", ") }
+
+// as turns words of one type into words of another.
+func as[T, F ~string](list []F) []T {
+	var out []T
+	for _, word := range list {
+		out = append(out, T(word))
+	}
+	return out
+}

@@ -1,0 +1,120 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kvol/kvol/internal/api"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/pflag"
+)
+
+// parse gives the options that the words of a command line make.
+func parse(t *testing.T, line string) (got runner, a *app, code int, stderr string) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	a = newApp(strings.Fields(line), strings.NewReader(""), &out, &errs)
+	a.intercept = func(_ context.Context, r runner) error { got = r; return nil }
+	code = a.main()
+	return got, a, code, errs.String()
+}
+
+func TestWordsParse(t *testing.T) {
+	for line, want := range map[string]runner{
+		"attach -f a.yaml -f - --volume data --check": &attachOptions{
+			volumeOptions: volumeOptions{files: []string{"a.yaml", "-"}, volume: "data"}, check: true},
+		"attach --filename a.yaml --dry-run": &attachOptions{volumeOptions: volumeOptions{files: []string{"a.yaml"}}, dryRun: true},
+		"detach data --plugin kubernetes.io/local --must-exist": &detachOptions{
+			volumeOptions: volumeOptions{volume: "data", plugin: "kubernetes.io/local"}, mustExist: true},
+		"detach --volume data":       &detachOptions{volumeOptions: volumeOptions{volume: "data"}},
+		"mount-device -f a --format": &mountDeviceOptions{volumeOptions: volumeOptions{files: []string{"a"}}, format: true},
+		"unmount-device data --lazy --force-umount --dry-run": &unmountDeviceOptions{
+			volumeOptions: volumeOptions{volume: "data"}, lazy: true, forceUmount: true, dryRun: true},
+		"publish -f a --pod-uid u": &publishOptions{volumeOptions: volumeOptions{files: []string{"a"}, podUID: "u"}},
+		"unpublish data --pod-uid u --must-exist": &unpublishOptions{
+			volumeOptions: volumeOptions{volume: "data", podUID: "u"}, mustExist: true},
+		"unpublish -f a,b": &unpublishOptions{volumeOptions: volumeOptions{files: []string{"a,b"}}},
+		"setup -f a --format --pod-uid u --dry-run": &setupOptions{
+			volumeOptions: volumeOptions{files: []string{"a"}, podUID: "u"}, format: true, dryRun: true},
+		"teardown data --pod-uid u --lazy": &teardownOptions{
+			volumeOptions: volumeOptions{volume: "data", podUID: "u"}, lazy: true},
+		"paths /a b":            &pathsOptions{paths: []string{"/a", "b"}},
+		"paths -f a --plugin p": &pathsOptions{volumeOptions: volumeOptions{files: []string{"a"}, plugin: "p"}, paths: []string{}},
+		"list-mounts":           &listMountsOptions{},
+		"ls --kind podVolume,other --no-probe --namespace n --pod-uid u --plugin p --volume v": &listMountsOptions{
+			kinds: []string{"podVolume", "other"}, noProbe: true, namespace: "n", podUID: "u", plugin: "p", volume: "v"},
+		"ls --state stale --state ok": &listMountsOptions{states: []string{"stale", "ok"}},
+		"inspect data":                &inspectOptions{subject: "data"},
+		"plugins":                     &pluginsOptions{},
+		"history --volume v --since 2026-03-01T10:00:00Z --limit 3": &historyOptions{
+			volume: "v", since: time.Date(2026, 3, 1, 10, 0, 0, 0, time.UTC), limit: 3},
+		"config view --show-origin": &configViewOptions{showOrigin: true},
+		"version":                   &versionOptions{},
+	} {
+		t.Run(line, func(t *testing.T) {
+			got, _, code, stderr := parse(t, line)
+			if code != 0 {
+				t.Fatalf("exit code %d: %s", code, stderr)
+			}
+			opts := cmp.Options{
+				cmp.AllowUnexported(attachOptions{}, detachOptions{}, mountDeviceOptions{}, unmountDeviceOptions{}, publishOptions{},
+					unpublishOptions{}, setupOptions{}, teardownOptions{}, pathsOptions{}, listMountsOptions{}, inspectOptions{},
+					historyOptions{}, configViewOptions{}, volumeOptions{}),
+				cmp.FilterValues(func(_, _ *pflag.FlagSet) bool { return true }, cmp.Ignore()),
+			}
+			if diff := cmp.Diff(want, got, opts); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestWordsRefused(t *testing.T) {
+	for line, want := range map[string]string{
+		"bogus":                         `kvol has no command "bogus"`,
+		"list-mount":                    "did you mean kvol list-mounts",
+		"config bogus":                  `kvol config has no command "bogus"`,
+		"help bogus":                    `there is no command "bogus"`,
+		"ls extra":                      `takes no argument, but got "extra"`,
+		"ls --bogus":                    "unknown flag: --bogus",
+		"ls --apply":                    "unknown flag: --apply",
+		"ls --kind bogus":               `--kind "bogus" is none of: podVolume, `,
+		"ls --state fine":               `--state "fine" is none of: ok, `,
+		"ls --dry-run":                  "unknown flag: --dry-run",
+		"ls --timeout x":                `invalid argument "x" for "--timeout"`,
+		"ls --timeout 0":                "--timeout is 0s (flag)",
+		"ls --timeout -1s":              "--timeout is -1s (flag)",
+		"ls --probe-timeout 0":          "--probe-timeout is 0s",
+		"ls --lock-timeout -1s":         "--lock-timeout is -1s",
+		"ls --color red":                `--color is "red"`,
+		"ls --log-level loud":           `--log-level is "loud"`,
+		"attach":                        "no volume is given",
+		"attach -f a --check --dry-run": "--check changes nothing",
+		"setup -f a data":               `takes no argument, but got "data"`,
+		"teardown":                      "no volume is named",
+		"teardown a b":                  "takes one VOLUME, but got 2",
+		"teardown a --volume b":         `the argument names "a" and --volume names "b"`,
+		"paths":                         "takes either paths or documents",
+		"paths /a -f b":                 "takes either paths or documents",
+		"paths /a --pod-uid u":          "go with -f, not with a path",
+		"inspect":                       "needs a VOLUME, PATH or POD",
+		"inspect a b":                   "takes one VOLUME, PATH or POD, but got 2",
+		"history --since yesterday":     `--since "yesterday" is neither`,
+		"history --limit -1":            "--limit -1 is negative",
+		"ls --config /nonexistent":      "the configuration file: open /nonexistent: no such file",
+	} {
+		t.Run(line, func(t *testing.T) {
+			got, _, code, stderr := parse(t, line)
+			if got != nil && !strings.Contains(line, "--") {
+				t.Errorf("the command would have run: %+v", got)
+			}
+			if code != api.ExitUsage || !strings.HasPrefix(stderr, "kvol: ") || !strings.Contains(stderr, want) || !strings.Contains(stderr, "\nnext: ") {
+				t.Errorf("exit code %d, standard error:\n%s", code, stderr)
+			}
+		})
+	}
+}

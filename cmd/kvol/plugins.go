@@ -1,0 +1,46 @@
+package main
+
+import (
+	"context"
+
+	"github.com/kvol/kvol/internal/api"
+	"github.com/kvol/kvol/internal/node"
+	"github.com/kvol/kvol/internal/render"
+
+	"github.com/spf13/cobra"
+)
+
+const pluginsLong = `Lists the volume plugins: what each one can do (its rungs), the access modes that it
+has, and which of the tools that it needs are missing on this node. The tools that
+are there are in -o wide.`
+
+const pluginsExample = `  kvol plugins
+  # which tools are missing, and for what
+  kvol plugins --columns name,missing --sort-by name`
+
+type pluginsOptions struct{}
+
+func newPluginsCmd(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:     "plugins",
+		Short:   "List the plugins, what each can do and the tools it lacks here",
+		Long:    pluginsLong + exitCodes(api.ExitOK, api.ExitFailed, api.ExitUsage, api.ExitUncertain, api.ExitInterrupted),
+		Example: pluginsExample,
+		GroupID: inspecting,
+		Args:    noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.do(cmd, readLimit, &pluginsOptions{})
+		},
+	}
+}
+
+func (o *pluginsOptions) run(_ context.Context, a *app) error {
+	return showList(a, render.Plugins(), func() (*api.List[api.Info], error) {
+		h, mgr, err := a.open()
+		if err != nil {
+			return nil, err
+		}
+		defer h.Close()
+		return node.Plugins(h, mgr), nil
+	})
+}

@@ -1,0 +1,219 @@
+// Command kvol carries Kubernetes volumes up and down by hand on a node, and
+// tells what is there.
+//
+// A file here is a command: its flags, its options and one call into ops or
+// node. Nothing here knows of volumes or of the machine, and nothing but the
+// render package formats a result.
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/kvol/kvol/internal/api"
+	"github.com/kvol/kvol/internal/render"
+
+	"github.com/spf13/cobra"
+)
+
+// grace is how long a command may take to end by itself once its time is up; the
+// process ends then, whatever is stuck.
+const grace = 300 * time.Millisecond
+
+// app is one run of kvol.
+type app struct {
+	stdin    io.Reader
+	out      *bufio.Writer // results only; it keeps the first error of writing
+	stderr   io.Writer
+	args     []string
+	terminal bool
+	settings
+	log *slog.Logger
+
+	// intercept takes a command's options instead of running it; for tests.
+	intercept func(context.Context, runner) error
+	started   bool // the words of the command line made sense
+	overdue   chan struct{}
+	watchdog  *time.Timer
+	deadline  time.Time
+}
+
+// runner is a command's options, parsed.
+type runner interface {
+	run(ctx context.Context, a *app) error
+}
+
+// Run is kvol without its process: the words after the name in, the exit code
+// out. It returns in time even if a call that it made never does.
+func Run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	return newApp(args, stdin, stdout, stderr).main()
+}
+
+func (a *app) main() int {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	defer cancel(nil)
+	again, stop := onSignal(func() { cancel(api.ErrInterrupt) })
+	defer stop()
+
+	done := make(chan error, 1)
+	go func() { done <- a.execute(ctx, a.root()) }()
+	select {
+	case err := <-done:
+		if err != nil && errors.Is(context.Cause(ctx), api.ErrInterrupt) {
+			err = (&api.Error{Kind: api.ErrInterrupt, Err: err}).
+				WithNext("the same command again goes on from here; kvol history tells what was done")
+		}
+		return a.end(err)
+	case <-a.overdue:
+		return a.fail(api.Errorf(api.ErrTimeout, "did not end within its time-out, and something that it waits for does not answer").
+			WithNext("kvol history tells what was done; the same command again goes on from here"))
+	case <-again:
+		return api.ExitInterrupted
+	}
+}
+
+func newApp(args []string, stdin io.Reader, stdout, stderr io.Writer) *app {
+	return &app{
+		stdin: stdin, terminal: isTerminal(stdout), out: bufio.NewWriterSize(stdout, 64<<10), stderr: stderr, args: args,
+		log: slog.New(slog.DiscardHandler), overdue: make(chan struct{}),
+	}
+}
+
+// onSignal calls first at the first SIGINT or SIGTERM and closes the channel at
+// the second. The function that it returns ends that.
+func onSignal(first func()) (again <-chan struct{}, stop func()) {
+	got := make(chan os.Signal, 2)
+	second := make(chan struct{})
+	signal.Notify(got, syscall.SIGINT, syscall.SIGTERM)
+	go func() {
+		if _, ok := <-got; !ok {
+			return
+		}
+		first()
+		if _, ok := <-got; ok {
+			close(second)
+		}
+	}()
+	return second, func() { signal.Stop(got); close(got) }
+}
+
+// execute runs the command that the words name. A panic is a failure like
+// others: its own exit code would say bad usage.
+func (a *app) execute(ctx context.Context, root *cobra.Command) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = &api.Error{Err: fmt.Errorf("a defect in kvol: %v", r), Details: strings.Split(string(debug.Stack()), "\n")}
+		}
+	}()
+	root.SetArgs(a.args)
+	root.SetOut(a.out)
+	root.SetErr(a.stderr)
+	cmd, err := root.ExecuteContextC(ctx)
+	if err != nil && !a.started && api.ExitCode(err) == api.ExitFailed {
+		err = api.Errorf(api.ErrUsage, "%w", err)
+	}
+	if err != nil && errors.Is(err, api.ErrUsage) && api.NewErrorDoc(err).Next == "" {
+		err = (&api.Error{Err: err}).WithNext("%s --help", cmd.CommandPath())
+	}
+	return err
+}
+
+// do is what every command does once its words are parsed: read the
+// configuration, set the time limit, run.
+func (a *app) do(cmd *cobra.Command, limit time.Duration, r runner) error {
+	a.started = true
+	a.watch(limit)
+	defer a.watchdog.Stop()
+	if err := a.load(cmd.Root().PersistentFlags()); err != nil {
+		return err
+	}
+	a.log = a.logger()
+	ctx, cancel := context.WithTimeout(cmd.Context(), a.watch(limit))
+	defer cancel()
+	if a.intercept != nil {
+		return a.intercept(ctx, r)
+	}
+	return r.run(ctx, a)
+}
+
+// watch starts the watchdog, or starts it again when more is known, and gives
+// the time that the command has.
+func (a *app) watch(limit time.Duration) time.Duration {
+	if a.timeout > 0 {
+		limit = a.timeout
+	}
+	a.deadline = time.Now().Add(limit + grace)
+	if a.watchdog == nil {
+		a.watchdog = time.AfterFunc(limit+grace, func() { close(a.overdue) })
+	} else if a.watchdog.Stop() {
+		a.watchdog.Reset(limit + grace)
+	}
+	return limit
+}
+
+// result holds the watchdog back while a result is written: who reads it slowly
+// (a pager, a terminal that was stopped) is not what the time-out is about.
+func (a *app) result(write func(io.Writer) error) error {
+	if !a.watchdog.Stop() {
+		return api.ErrTimeout // it has been reported already
+	}
+	err := write(a.out)
+	if err == nil {
+		err = a.out.Flush()
+	}
+	a.watchdog.Reset(max(grace, time.Until(a.deadline)))
+	if err != nil {
+		return fmt.Errorf("write the result: %w", err)
+	}
+	return nil
+}
+
+// end writes what is left of the output and tells how the run ended.
+func (a *app) end(err error) int {
+	if flushErr := a.out.Flush(); flushErr != nil && err == nil {
+		err = fmt.Errorf("write the result: %w", flushErr)
+	}
+	if err == nil {
+		return api.ExitOK
+	}
+	return a.fail(err)
+}
+
+func (a *app) fail(err error) int {
+	if a.wantsJSON() {
+		render.ErrorJSON(a.stderr, err)
+	} else {
+		render.Error(a.stderr, err)
+	}
+	return api.ExitCode(err)
+}
+
+// wantsJSON also holds where the words could not be parsed to their end, or the
+// configuration could not be read.
+func (a *app) wantsJSON() bool {
+	const json = string(render.JSON)
+	if a.origins["output"] != "" {
+		return a.output == json
+	}
+	for i, word := range a.args {
+		switch word {
+		case "-ojson", "-o=json", "--output=json":
+			return true
+		case json:
+			if i > 0 && (a.args[i-1] == "-o" || a.args[i-1] == "--output") {
+				return true
+			}
+		}
+	}
+	return os.Getenv(envName("output")) == json
+}
