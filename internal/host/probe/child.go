@@ -201,16 +201,22 @@ func (c *child) read() {
 	})
 	for {
 		body, files, err := r.next()
-		var rep reply
+		var reps []reply
 		if err == nil {
-			err = json.Unmarshal(body, &rep)
+			reps, err = parseReplies(body)
 		}
 		if err != nil {
 			closeAll(files)
 			c.fail()
 			return
 		}
-		c.deliver(answer{reply: rep, files: files})
+		for i, rep := range reps {
+			a := answer{reply: rep}
+			if i == 0 {
+				a.files = files
+			}
+			c.deliver(a)
+		}
 	}
 }
 
@@ -271,13 +277,15 @@ func (c *child) close() {
 	c.mu.Lock()
 	busy := len(c.pending) > 0
 	c.mu.Unlock()
+	wait := 50 * time.Millisecond // it ends at once, on a machine that has the time
 	if busy {
 		_ = c.proc.Kill()
+		wait = 10 * time.Millisecond // if it can be killed
 	}
 	_ = c.conn.CloseWrite()
 	select {
 	case <-c.gone:
-	case <-time.After(30 * time.Millisecond):
+	case <-time.After(wait):
 	}
 	_ = c.conn.Close()
 }

@@ -2,7 +2,7 @@ package probe
 
 import (
 	"context"
-	"encoding/json"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
@@ -46,8 +46,7 @@ func (h *Helper) Probe(ctx context.Context, targets []Target, timeout time.Durat
 				known[i].PID, known[i].Since.Format(time.RFC3339))}
 			continue
 		}
-		args, _ := json.Marshal(g.args) // strings and numbers
-		reqs = append(reqs, request{Job: "health", Args: args, Timeout: int64(timeout)})
+		reqs = append(reqs, request{Job: "health", Args: g.args, Timeout: timeout})
 		asked = append(asked, g)
 	}
 	h.ask(ctx, reqs, asked, timeout)
@@ -64,7 +63,8 @@ func (h *Helper) Probe(ctx context.Context, targets []Target, timeout time.Durat
 type group struct {
 	dev     string
 	targets []int
-	args    []healthArgs
+	path    string // of the first
+	args    []byte // for the job: mount id and path of each
 	answer  Answer
 }
 
@@ -74,12 +74,12 @@ func groupByDev(targets []Target) []*group {
 	for i, t := range targets {
 		g := byDev[t.Dev]
 		if g == nil || t.Dev == "" {
-			g = &group{dev: t.Dev, answer: Answer{api.StateUnknown, "not probed"}}
+			g = &group{dev: t.Dev, path: t.Path, answer: Answer{api.StateUnknown, "not probed"}}
 			byDev[t.Dev] = g
 			groups = append(groups, g)
 		}
 		g.targets = append(g.targets, i)
-		g.args = append(g.args, healthArgs{t.Path, t.MountID})
+		g.args = appendBytes(binary.AppendUvarint(g.args, uint64(t.MountID)), t.Path)
 	}
 	return groups
 }
@@ -106,7 +106,7 @@ func (h *Helper) ask(ctx context.Context, reqs []request, groups []*group, timeo
 		return
 	}
 	var left []stuck
-	waiting := map[uint64]*group{}
+	waiting := make(map[uint64]*group, len(groups))
 	for i, g := range groups {
 		waiting[reqs[i].ID] = g
 	}
@@ -176,24 +176,16 @@ func classify(err error) api.State {
 	}
 }
 
-type healthArgs struct {
-	Path    string
-	MountID int
-}
-
 // errCovered is for a mount that its path does not lead to.
 var errCovered = errors.New("another mount covers it, or it is gone")
 
 // healthJob asks one file system, at the first of its mounts that can be reached
 // by path.
 func healthJob(args []byte, _ []*os.File) (any, []*os.File, error) {
-	var mounts []healthArgs
-	if err := json.Unmarshal(args, &mounts); err != nil {
-		return nil, nil, err
-	}
 	err := errCovered
-	for _, m := range mounts {
-		if err = health(m); !errors.Is(err, errCovered) {
+	for c := (cursor{rest: args}); len(c.rest) > 0; {
+		id, path := c.number(), string(c.bytes())
+		if err = health(path, id); !errors.Is(err, errCovered) {
 			break
 		}
 	}
@@ -204,16 +196,16 @@ func healthJob(args []byte, _ []*os.File) (any, []*os.File, error) {
 // cache. Statfs alone is not enough: FUSE answers it with zeros to a user that it
 // denies everything. Nothing is opened for reading, which could start an
 // automount.
-func health(m healthArgs) error {
-	fd, err := unix.Open(m.Path, unix.O_PATH|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
+func health(path string, mountID uint64) error {
+	fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
 	if err != nil {
 		return os.NewSyscallError("open", err)
 	}
 	defer func() { _ = unix.Close(fd) }()
 	var st unix.Statx_t
-	if m.MountID != 0 {
+	if mountID != 0 {
 		err := unix.Statx(fd, "", unix.AT_EMPTY_PATH|unix.AT_STATX_DONT_SYNC, unix.STATX_MNT_ID, &st)
-		if err == nil && st.Mask&unix.STATX_MNT_ID != 0 && st.Mnt_id != uint64(m.MountID) {
+		if err == nil && st.Mask&unix.STATX_MNT_ID != 0 && st.Mnt_id != mountID {
 			return errCovered
 		}
 	}

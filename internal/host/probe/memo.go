@@ -28,7 +28,7 @@ type stuck struct {
 }
 
 func newStuck(pid, tid int, g *group) stuck {
-	s := stuck{PIDNS: pidNS(), PID: pid, TID: tid, Dev: g.dev, Path: g.args[0].Path, Since: time.Now()}
+	s := stuck{PIDNS: pidNS(), PID: pid, TID: tid, Dev: g.dev, Path: g.path, Since: time.Now()}
 	_, s.Start = s.stat()
 	return s
 }

@@ -9,6 +9,7 @@ import (
 	"runtime/debug"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -27,6 +28,7 @@ type server struct {
 	mu      sync.Mutex
 	work    *sync.Cond // there are tasks, or fewer threads are wanted
 	queue   []*task
+	queued  atomic.Int64 // its length
 	running map[*task]bool
 	threads int
 	idle    int
@@ -34,7 +36,8 @@ type server struct {
 
 	outMu sync.Mutex
 	out   []message
-	more  *sync.Cond // there is something to send
+	more  *sync.Cond // flush is set
+	flush bool       // send what there is
 	held  []*os.File // locks, open as long as this process lives
 }
 
@@ -48,7 +51,7 @@ type task struct {
 }
 
 type message struct {
-	frame []byte
+	reply
 	files []*os.File
 }
 
@@ -71,7 +74,7 @@ func serve(jobs Jobs) {
 		body, files, err := r.next()
 		var reqs []request
 		if err == nil {
-			err = json.Unmarshal(body, &reqs)
+			reqs, err = parseRequests(body)
 		}
 		if err != nil {
 			syscall.Exit(0)
@@ -124,6 +127,7 @@ func (s *server) accept(reqs []request, files []*os.File) {
 		}
 		s.queue = append(s.queue, t)
 	}
+	s.queued.Store(int64(len(s.queue)))
 	s.grow(min(len(reqs), s.base()-(s.threads-s.idle)))
 	s.work.Broadcast()
 	select {
@@ -162,6 +166,9 @@ func (s *server) thread() {
 		}
 		t := s.queue[0]
 		s.queue = s.queue[1:]
+		if s.queued.Add(-1) == 0 {
+			s.sendNow() // this one may hang
+		}
 		t.tid, t.began = tid, time.Now()
 		s.running[t] = true
 		s.mu.Unlock()
@@ -205,42 +212,68 @@ func (s *server) answer(id uint64, result any, files []*os.File, err error) {
 	s.post(rep, files)
 }
 
+// few is how many answers wait for more: a message for each would cost more than
+// the probe itself.
+const few = 100
+
+// post gives an answer to send. While tasks are queued it may wait there for the
+// next look of watch.
 func (s *server) post(rep reply, files []*os.File) {
-	f, err := frame(rep, len(files))
-	if err != nil {
-		closeAll(files)
-		files = nil
-		f, _ = frame(reply{ID: rep.ID, Err: encodeError(err)}, 0) // small
-	}
 	s.outMu.Lock()
 	defer s.outMu.Unlock()
-	s.out = append(s.out, message{f, files})
+	s.out = append(s.out, message{rep, files})
+	if len(s.out) >= few || s.queued.Load() == 0 {
+		s.flush = true
+		s.more.Signal()
+	}
+}
+
+// sendNow sends the answers that wait for more.
+func (s *server) sendNow() {
+	s.outMu.Lock()
+	defer s.outMu.Unlock()
+	s.flush = true
 	s.more.Signal()
 }
 
-// send writes the answers. Those that gather while it writes go out together.
+// send writes the answers; one with descriptors has a frame of its own.
 func (s *server) send() {
 	for {
 		s.outMu.Lock()
-		for len(s.out) == 0 {
+		for !s.flush {
 			s.more.Wait()
 		}
 		out := s.out
-		s.out = nil
+		s.out, s.flush = nil, false
 		s.outMu.Unlock()
-		var plain []byte
+		var plain []reply
 		for _, m := range out {
 			if len(m.files) == 0 {
-				plain = append(plain, m.frame...)
+				plain = append(plain, m.reply)
 				continue
 			}
-			sendmsg(plain, nil)
-			plain = nil
-			sendmsg(m.frame, m.files)
+			sendFrame([]reply{m.reply}, m.files)
 			closeAll(m.files)
 		}
-		sendmsg(plain, nil)
+		if len(plain) > 0 {
+			sendFrame(plain, nil)
+		}
 	}
+}
+
+func sendFrame(reps []reply, files []*os.File) {
+	b, err := frame(reps, len(files))
+	if err != nil && len(reps) > 1 {
+		for _, rep := range reps {
+			sendFrame([]reply{rep}, nil)
+		}
+		return
+	}
+	if err != nil {
+		files = nil
+		b, _ = frame([]reply{{ID: reps[0].ID, Err: encodeError(err)}}, 0) // small
+	}
+	sendmsg(b, files)
 }
 
 // sendmsg writes all of b; without a peer there is nothing left to do.
@@ -282,6 +315,7 @@ func (s *server) watch() {
 func (s *server) look(tick time.Duration) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.sendNow()
 	now, next := time.Now(), time.Hour
 	slow, hung := 0, 0
 	for t := range s.running {
@@ -289,7 +323,7 @@ func (s *server) look(tick time.Duration) time.Duration {
 		if age >= tick {
 			slow++
 		}
-		if left := time.Duration(t.Timeout) - age; t.Timeout > 0 && !t.hung {
+		if left := t.Timeout - age; t.Timeout > 0 && !t.hung {
 			if left <= 0 {
 				t.hung = true
 				s.post(reply{ID: t.ID, Hung: t.tid}, nil)
@@ -323,4 +357,6 @@ func (s *server) refuse() {
 		s.answer(t.ID, nil, nil, fmt.Errorf("not tried: %d threads of the probe helper hang already: %w", s.threads, unix.EAGAIN))
 	}
 	s.queue = nil
+	s.queued.Store(0)
+	s.sendNow()
 }

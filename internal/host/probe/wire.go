@@ -9,6 +9,7 @@ import (
 	"os"
 	"slices"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -16,9 +17,10 @@ import (
 )
 
 // The helper and kvol talk over a stream socket in frames: the length of the
-// body and the number of descriptors, four bytes each, then the body, JSON. The
+// body and the number of descriptors, four bytes each, then the body. The
 // descriptors go with the first byte of their frame. (A packet socket would not
-// carry a body beyond its buffer.)
+// carry a body beyond its buffer. JSON for the bodies, not only for arguments and
+// results, would double the time of a probe of 1,000 file systems.)
 
 const (
 	headerSize = 8
@@ -26,24 +28,99 @@ const (
 	maxFiles   = 253 // SCM_MAX_FD of the kernel
 )
 
-// request asks for a job, or, without one, to keep its descriptors open.
+// request asks for a job, or, without one, to keep its descriptors open. The body
+// of a frame to the helper is a list of them; its descriptors belong to the first.
 type request struct {
 	ID   uint64
-	Job  string          `json:",omitempty"`
-	Args json.RawMessage `json:",omitempty"`
-	// Timeout, in nanoseconds after its start, makes the helper itself say that the
-	// job hangs; 0 leaves that to the caller.
-	Timeout int64 `json:",omitempty"`
+	Job  string
+	Args []byte
+	// Timeout, after its start, makes the helper itself say that the job hangs; 0
+	// leaves that to the caller.
+	Timeout time.Duration
 }
 
-// reply answers one request. Hung comes at most once before the real answer,
-// which may never come.
+func (r request) append(b []byte) []byte {
+	b = binary.AppendUvarint(b, r.ID)
+	b = binary.AppendUvarint(b, uint64(r.Timeout))
+	return appendBytes(appendBytes(b, r.Job), r.Args)
+}
+
+func parseRequests(body []byte) ([]request, error) {
+	var out []request
+	c := cursor{rest: body}
+	for len(c.rest) > 0 {
+		out = append(out, request{ID: c.number(), Timeout: time.Duration(c.number()), Job: string(c.bytes()), Args: c.bytes()})
+	}
+	return out, c.err
+}
+
+// reply answers one request. The body of a frame from the helper is a list of
+// them; its descriptors belong to the first. Hung comes at most once before the
+// real answer, which may never come.
 type reply struct {
 	ID     uint64
-	Result json.RawMessage `json:",omitempty"`
-	Err    *remoteError    `json:",omitempty"`
-	Hung   int             `json:",omitempty"` // the thread that does not come back
+	Hung   int // the thread that does not come back
+	Result []byte
+	Err    *remoteError
 }
+
+func (r reply) append(b []byte) []byte {
+	b = binary.AppendUvarint(b, r.ID)
+	b = binary.AppendUvarint(b, uint64(r.Hung))
+	b = appendBytes(b, r.Result)
+	var failure []byte
+	if r.Err != nil {
+		failure, _ = json.Marshal(r.Err) // numbers and strings
+	}
+	return appendBytes(b, failure)
+}
+
+func parseReplies(body []byte) ([]reply, error) {
+	var out []reply
+	c := cursor{rest: body}
+	for len(c.rest) > 0 {
+		r := reply{ID: c.number(), Hung: int(c.number()), Result: c.bytes()}
+		if failure := c.bytes(); len(failure) > 0 {
+			r.Err = new(remoteError)
+			c.err = errors.Join(c.err, json.Unmarshal(failure, r.Err))
+		}
+		out = append(out, r)
+	}
+	return out, c.err
+}
+
+func appendBytes[T string | []byte](b []byte, v T) []byte {
+	return append(binary.AppendUvarint(b, uint64(len(v))), v...)
+}
+
+// cursor takes a body apart; at the first fault it is at its end, with an error.
+type cursor struct {
+	rest []byte
+	err  error
+}
+
+func (c *cursor) number() uint64 {
+	v, n := binary.Uvarint(c.rest)
+	if n <= 0 {
+		c.rest, c.err = nil, errBroken
+		return 0
+	}
+	c.rest = c.rest[n:]
+	return v
+}
+
+func (c *cursor) bytes() []byte {
+	n := c.number()
+	if n > uint64(len(c.rest)) {
+		c.rest, c.err = nil, errBroken
+		return nil
+	}
+	v := c.rest[:n:n]
+	c.rest = c.rest[n:]
+	return v
+}
+
+var errBroken = errors.New("probe: broken message")
 
 // remoteError carries what of an error has a meaning: its words, its errno, and
 // kind, path, next step and details of the api.Error in it.
@@ -94,19 +171,19 @@ func (r *remoteError) Unwrap() []error {
 	return out
 }
 
-// frame puts the header before a body.
-func frame(body any, files int) ([]byte, error) {
-	b, err := json.Marshal(body)
-	if err != nil {
-		return nil, err
+// frame puts a list of requests or replies behind its header.
+func frame[T interface{ append([]byte) []byte }](list []T, files int) ([]byte, error) {
+	out := make([]byte, headerSize, headerSize+64*len(list))
+	for _, e := range list {
+		out = e.append(out)
 	}
-	if len(b) > maxFrame || files > maxFiles {
-		return nil, fmt.Errorf("probe: %d bytes with %d descriptors are too much for one message", len(b), files)
+	size := len(out) - headerSize
+	if size > maxFrame || files > maxFiles {
+		return nil, fmt.Errorf("probe: %d bytes with %d descriptors are too much for one message", size, files)
 	}
-	out := make([]byte, headerSize, headerSize+len(b))
-	binary.NativeEndian.PutUint32(out, uint32(len(b)))
+	binary.NativeEndian.PutUint32(out, uint32(size))
 	binary.NativeEndian.PutUint32(out[4:], uint32(files))
-	return append(out, b...), nil
+	return out, nil
 }
 
 // reader takes frames from a socket. recv is recvmsg(2) and never gives
@@ -125,8 +202,8 @@ func newReader(recv func(buf, oob []byte) (int, int, int, error)) *reader {
 	return &reader{recv: recv, chunk: make([]byte, 64<<10), oob: make([]byte, unix.CmsgSpace(4*maxFiles))}
 }
 
-// next gives the body of the next frame, valid until the next call, and its
-// descriptors; io.EOF at the end.
+// next gives the body of the next frame and its descriptors; io.EOF at the end.
+// A body stays valid: what comes later is put behind it, or elsewhere.
 func (r *reader) next() ([]byte, []*os.File, error) {
 	for {
 		if body, files, err := r.cut(); body != nil || err != nil {
@@ -157,13 +234,13 @@ func (r *reader) cut() ([]byte, []*os.File, error) {
 	size := int(binary.NativeEndian.Uint32(r.buf))
 	count := int(binary.NativeEndian.Uint32(r.buf[4:]))
 	if size > maxFrame || count > maxFiles {
-		return nil, nil, fmt.Errorf("probe: broken message of %d bytes and %d descriptors", size, count)
+		return nil, nil, errBroken
 	}
 	if len(r.buf) < headerSize+size {
 		return nil, nil, nil
 	}
 	if len(r.fds) < count {
-		return nil, nil, fmt.Errorf("probe: %d descriptors of %d came", len(r.fds), count)
+		return nil, nil, errBroken
 	}
 	var files []*os.File
 	for _, fd := range r.fds[:count] {
