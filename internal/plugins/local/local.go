@@ -17,6 +17,7 @@ import (
 	"github.com/kvol/kvol/internal/api"
 	"github.com/kvol/kvol/internal/host"
 	"github.com/kvol/kvol/internal/host/act"
+	"github.com/kvol/kvol/internal/host/format"
 	"github.com/kvol/kvol/internal/host/safefs"
 	"github.com/kvol/kvol/internal/paths"
 	"github.com/kvol/kvol/internal/plugins"
@@ -35,15 +36,8 @@ func (p *plugin) Info() api.Info {
 		Name:        paths.LocalPlugin,
 		Description: "a directory or block device of this node",
 		AccessModes: []string{string(v1.ReadWriteOnce)},
-		Tools: []api.Tool{
-			{Name: "mount", Needed: "mounting a device's file system"},
-			{Name: "blkid", Needed: "looking at what is on a device"},
-			{Name: "fsck", Needed: "checking a file system before it is mounted"},
-			{Name: "mkfs.ext4", Needed: "--format with ext4, the default"},
-			{Name: "mkfs.xfs", Needed: "--format with xfs"},
-			{Name: "mkfs.btrfs", Needed: "--format with btrfs"},
-		},
-		Since: "1.7",
+		Tools:       append([]api.Tool{{Name: "mount", Needed: "to mount a device"}}, format.Tools()...),
+		Since:       "1.7",
 	}
 }
 
@@ -131,7 +125,7 @@ func reconstructed(name, path string, mode v1.PersistentVolumeMode, readOnly boo
 
 func (p *plugin) CanDeviceMount(ctx context.Context, spec *plugins.Spec) (bool, string, error) {
 	dev, err := p.resolve(ctx, spec)
-	if err != nil || dev.block {
+	if err != nil || dev.IsBlock() {
 		return err == nil, "", err
 	}
 	return false, "the volume is a directory, which is bound into pods from where it is", nil
@@ -140,10 +134,10 @@ func (p *plugin) CanDeviceMount(ctx context.Context, spec *plugins.Spec) (bool, 
 // DeviceOf is the block device itself, "" for a directory.
 func (p *plugin) DeviceOf(ctx context.Context, spec *plugins.Spec) (string, error) {
 	dev, err := p.resolve(ctx, spec)
-	if err != nil || !dev.block {
+	if err != nil || !dev.IsBlock() {
 		return "", err
 	}
-	return dev.path, nil
+	return dev.Path, nil
 }
 
 func (p *plugin) NewDeviceMounter() (plugins.DeviceMounter, error) { return deviceMounter{p}, nil }
@@ -181,8 +175,8 @@ func (d deviceMounter) GetDeviceMountPath(ctx context.Context, spec *plugins.Spe
 	if err != nil {
 		return "", err
 	}
-	if !dev.block {
-		return dev.path, nil
+	if !dev.IsBlock() {
+		return dev.Path, nil
 	}
 	return d.host.Layout.LocalGlobalMountPath(spec.Name())
 }
@@ -201,7 +195,7 @@ func (d deviceMounter) MountDevice(ctx context.Context, run *act.Runner, spec *p
 		fsType = *t
 	}
 	return run.MountDevice(ctx, act.Mount{
-		Device: act.Known(dev.path), Target: path, FSType: fsType, Options: options, Reason: "mount the volume once on this node",
+		Device: act.Known(dev.Path), Target: path, FSType: fsType, Options: options, Reason: "mount the volume once on this node",
 	}, args.Format)
 }
 
@@ -248,8 +242,8 @@ func (m *mounter) SetUp(ctx context.Context, run *act.Runner, args plugins.Mount
 	if err != nil {
 		return err
 	}
-	from := dev.path
-	if dev.block {
+	from := dev.Path
+	if dev.IsBlock() {
 		if from, err = m.host.Layout.LocalGlobalMountPath(m.spec.Name()); err != nil {
 			return err
 		}
@@ -331,11 +325,11 @@ func (m *mapper) MapPodDevice(ctx context.Context, _ *act.Runner) (act.Value, er
 	if err != nil {
 		return act.Value{}, err
 	}
-	if !dev.block {
-		return act.Value{}, api.Errorf(api.ErrInput, "volumeMode is Block and %s is a directory", dev.path).At(dev.path).
+	if !dev.IsBlock() {
+		return act.Value{}, api.Errorf(api.ErrInput, "volumeMode is Block and %s is a directory", dev.Path).At(dev.Path).
 			WithNext("set spec.volumeMode to Filesystem, or spec.local.path to a block device")
 	}
-	return act.Known(dev.path), nil
+	return act.Known(dev.Path), nil
 }
 
 type unmapper struct{ block }
@@ -370,35 +364,23 @@ func source(spec *plugins.Spec) (*v1.LocalVolumeSource, error) {
 	return spec.PersistentVolume.Spec.Local, nil
 }
 
-// place is where a spec's source really is, and what.
-type place struct {
-	path  string
-	block bool
-}
-
 // resolve follows the links of the source's path in the helper, where a dead
-// file system on the way cannot hang kvol.
-func (p *plugin) resolve(ctx context.Context, spec *plugins.Spec) (place, error) {
+// file system on the way cannot hang kvol, and says where it really is, and what.
+func (p *plugin) resolve(ctx context.Context, spec *plugins.Spec) (*act.Source, error) {
 	src, err := source(spec)
 	if err != nil {
-		return place{}, err
+		return nil, err
 	}
 	from, err := act.OpenSource(ctx, p.host.Helper, src.Path)
 	if err != nil {
-		return place{}, err
+		return nil, err
 	}
 	defer from.Close()
-	if err := p.outside(from.Path); err != nil {
-		return place{}, err
+	if t := from.Info.Type; t != safefs.Dir && t != safefs.BlockDevice {
+		return nil, api.Errorf(api.ErrInput, "is a %s, and a local volume is a directory or a block device", t).At(src.Path).
+			WithNext("correct spec.local.path")
 	}
-	switch from.Info.Type {
-	case safefs.Dir:
-		return place{from.Path, false}, nil
-	case safefs.BlockDevice:
-		return place{from.Path, true}, nil
-	}
-	return place{}, api.Errorf(api.ErrInput, "is a %s, and a local volume is a directory or a block device", from.Info.Type).At(src.Path).
-		WithNext("correct spec.local.path")
+	return from, p.outside(from.Path)
 }
 
 // outside refuses a source that lies in what the kubelet keeps: another volume, or
