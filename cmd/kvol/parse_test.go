@@ -34,14 +34,14 @@ func TestWordsParse(t *testing.T) {
 		"mount-device -f a --format": &mountDeviceOptions{volumeOptions: volumeOptions{files: []string{"a"}}, format: true},
 		"unmount-device data --lazy --force-umount --dry-run": &unmountDeviceOptions{
 			volumeOptions: volumeOptions{volume: "data"}, lazy: true, forceUmount: true, dryRun: true},
-		"publish -f a --pod-uid u": &publishOptions{volumeOptions: volumeOptions{files: []string{"a"}, podUID: "u"}},
+		"publish -f a --pod-uid u": &publishOptions{volumeOptions: volumeOptions{needsPod: true, files: []string{"a"}, podUID: "u"}},
 		"unpublish data --pod-uid u --must-exist": &unpublishOptions{
-			volumeOptions: volumeOptions{volume: "data", podUID: "u"}, mustExist: true},
-		"unpublish -f a,b": &unpublishOptions{volumeOptions: volumeOptions{files: []string{"a,b"}}},
+			volumeOptions: volumeOptions{needsPod: true, volume: "data", podUID: "u"}, mustExist: true},
+		"unpublish -f a,b": &unpublishOptions{volumeOptions: volumeOptions{needsPod: true, files: []string{"a,b"}}},
 		"setup -f a --format --pod-uid u --dry-run": &setupOptions{
-			volumeOptions: volumeOptions{files: []string{"a"}, podUID: "u"}, format: true, dryRun: true},
+			volumeOptions: volumeOptions{needsPod: true, files: []string{"a"}, podUID: "u"}, format: true, dryRun: true},
 		"teardown data --pod-uid u --lazy": &teardownOptions{
-			volumeOptions: volumeOptions{volume: "data", podUID: "u"}, lazy: true},
+			volumeOptions: volumeOptions{needsPod: true, volume: "data", podUID: "u"}, lazy: true},
 		"paths /a b":            &pathsOptions{paths: []string{"/a", "b"}},
 		"paths -f a --plugin p": &pathsOptions{volumeOptions: volumeOptions{files: []string{"a"}, plugin: "p"}, paths: []string{}},
 		"list-mounts":           &listMountsOptions{},

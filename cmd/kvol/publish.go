@@ -24,7 +24,7 @@ type publishOptions struct {
 }
 
 func newPublishCmd(a *app) *cobra.Command {
-	o := &publishOptions{}
+	o := &publishOptions{volumeOptions: volumeOptions{needsPod: true}}
 	cmd := &cobra.Command{
 		Use:     "publish -f FILE",
 		Short:   "Mount a volume into a pod's directory",

@@ -172,16 +172,21 @@ func (a *app) result(write func(io.Writer) error) error {
 		err = a.out.Flush()
 	}
 	a.watchdog.Reset(max(grace, time.Until(a.deadline)))
-	if err != nil {
-		return fmt.Errorf("write the result: %w", err)
+	return writing(err)
+}
+
+// writing says what failed, unless it is a refusal that has words of its own.
+func writing(err error) error {
+	if err == nil || api.ExitCode(err) != api.ExitFailed {
+		return err
 	}
-	return nil
+	return fmt.Errorf("write the result: %w", err)
 }
 
 // end writes what is left of the output and tells how the run ended.
 func (a *app) end(err error) int {
 	if flushErr := a.out.Flush(); flushErr != nil && err == nil {
-		err = fmt.Errorf("write the result: %w", flushErr)
+		err = writing(flushErr)
 	}
 	if err == nil {
 		return api.ExitOK

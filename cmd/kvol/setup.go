@@ -26,7 +26,7 @@ type setupOptions struct {
 }
 
 func newSetupCmd(a *app) *cobra.Command {
-	o := &setupOptions{}
+	o := &setupOptions{volumeOptions: volumeOptions{needsPod: true}}
 	cmd := &cobra.Command{
 		Use:     "setup -f FILE",
 		Short:   "Carry a volume the whole way up: attach, mount-device, publish",

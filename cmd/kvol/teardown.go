@@ -27,7 +27,7 @@ type teardownOptions struct {
 }
 
 func newTeardownCmd(a *app) *cobra.Command {
-	o := &teardownOptions{}
+	o := &teardownOptions{volumeOptions: volumeOptions{needsPod: true}}
 	cmd := &cobra.Command{
 		Use:     "teardown [VOLUME]",
 		Short:   "Carry a volume the whole way down: unpublish, unmount-device, detach",

@@ -27,7 +27,7 @@ type unpublishOptions struct {
 }
 
 func newUnpublishCmd(a *app) *cobra.Command {
-	o := &unpublishOptions{}
+	o := &unpublishOptions{volumeOptions: volumeOptions{needsPod: true}}
 	cmd := &cobra.Command{
 		Use:     "unpublish [VOLUME]",
 		Short:   "Take a volume away from a pod's directory",

@@ -26,6 +26,8 @@ type volumeOptions struct {
 	volume string   // --volume, or the argument of a reverse verb
 	plugin string
 	podUID string
+	// needsPod says that the documents or podUID have to name a pod.
+	needsPod bool
 }
 
 func (o *volumeOptions) addSpecFlags(f *pflag.FlagSet) {
@@ -82,7 +84,11 @@ func (o *volumeOptions) request(ctx context.Context, a *app) (ops.Request, error
 	if err != nil {
 		return req, err
 	}
-	req.Spec, req.Pod = selected.Specs[0], selected.Pod
+	if o.needsPod && !selected.HasPod {
+		return req, selected.NoPod
+	}
+	// The name has done its work, and may have been the pod's own for the volume.
+	req.Spec, req.Volume, req.Pod = selected.Specs[0], "", selected.Pod
 	return req, nil
 }
 

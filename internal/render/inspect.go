@@ -35,7 +35,7 @@ func inspection(w io.Writer, i *api.Inspection, o Options) error {
 	var rows [][]string
 	for _, v := range i.Volumes {
 		for _, p := range places(v) {
-			rows = append(rows, []string{cell(v.Plugin), cell(v.Volume), p.what, cell(p.path)})
+			rows = addNew(rows, cell(v.Plugin), cell(v.Volume), p.what, cell(p.path))
 		}
 	}
 	s.rows("mount points", []string{"PLUGIN", "VOLUME", "MOUNT POINT", "PATH"}, rows)

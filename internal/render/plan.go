@@ -39,7 +39,7 @@ func (v PlanView) Write(w io.Writer, p *api.Plan, o Options) error {
 		return v.View.Write(w, p.List, o)
 	}
 	if p.NoShell != "" {
-		return api.Errorf(api.ErrNotSupported, "this plan has no shell form: %s", p.NoShell).
+		return api.Errorf(api.ErrNotSupported, "this plan has no shell form, because of step %s", p.NoShell).
 			WithNext("run the command itself, or look at the steps with --dry-run -o table")
 	}
 	return script(w, p)

@@ -294,8 +294,8 @@ func TestScript(t *testing.T) {
 	if out, code := run(&api.Plan{List: steps, Facts: []string{"[ it = 'isn'\\''t' ]"}}); code != 4 || !strings.Contains(out, `no longer holds: [ it = 'isn'\''t' ]`) || strings.Contains(out, "one") {
 		t.Errorf("%d %q", code, out)
 	}
-	err := Plans().Write(&bytes.Buffer{}, &api.Plan{List: steps, NoShell: "step 3, format /dev/x"}, Options{Format: Shell})
-	if !errors.Is(err, api.ErrNotSupported) || !strings.Contains(err.Error(), "step 3, format /dev/x") {
+	err := Plans().Write(&bytes.Buffer{}, &api.Plan{List: steps, NoShell: "3 format /dev/x"}, Options{Format: Shell})
+	if !errors.Is(err, api.ErrNotSupported) || !strings.Contains(err.Error(), "step 3 format /dev/x") {
 		t.Errorf("no shell form: %v", err)
 	}
 }

@@ -3,6 +3,7 @@ package render
 import (
 	"io"
 	"slices"
+	"strings"
 
 	"github.com/kvol/kvol/internal/api"
 )
@@ -36,7 +37,8 @@ func resultColumns(items []api.Result, f Format) []column[api.Result] {
 // resultPath is the path that a rung is about.
 func resultPath(r api.Result) string {
 	p := r.Paths
-	switch r.Op {
+	op, _, _ := strings.Cut(r.Op, " ") // of "attach --check" too
+	switch op {
 	case "attach", "detach":
 		return r.DevicePath
 	case "mount-device", "unmount-device":
@@ -50,10 +52,7 @@ func mountPoints(w io.Writer, items []api.Result, _ Options) error {
 	var rows [][]string
 	for _, r := range items {
 		for _, p := range places(r.Paths) {
-			row := []string{cell(r.Volume), p.what, cell(p.path)}
-			if !slices.ContainsFunc(rows, func(have []string) bool { return slices.Equal(have, row) }) {
-				rows = append(rows, row)
-			}
+			rows = addNew(rows, cell(r.Volume), p.what, cell(p.path))
 		}
 	}
 	if len(rows) == 0 {
@@ -63,6 +62,14 @@ func mountPoints(w io.Writer, items []api.Result, _ Options) error {
 		return err
 	}
 	return writeRows(w, []string{"VOLUME", "MOUNT POINT", "PATH"}, rows, false)
+}
+
+// addNew adds a row unless it is there.
+func addNew(rows [][]string, row ...string) [][]string {
+	if slices.ContainsFunc(rows, func(have []string) bool { return slices.Equal(have, row) }) {
+		return rows
+	}
+	return append(rows, row)
 }
 
 // place is one of a volume's mount points in words.
