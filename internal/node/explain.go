@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"strings"
 
@@ -27,7 +28,7 @@ func info(path string, at paths.Path) api.PathInfo {
 		index = at.Index
 	}
 	return api.PathInfo{
-		Path: path, Kind: at.Kind.String(), Plugin: at.Plugin, Volume: at.Volume, PodUID: at.PodUID,
+		Path: path, Kind: at.Kind.String(), Plugin: at.Plugin, Volume: cmp.Or(at.Volume, at.ID), PodUID: at.PodUID,
 		Container: at.Container, Index: index, Driver: at.Driver, Rest: at.Rest,
 	}
 }

@@ -48,7 +48,7 @@ func List(ctx context.Context, h *host.Host, o ListOptions) (*api.List[api.Mount
 func (o ListOptions) takes(p place) bool {
 	return (len(o.Kinds) == 0 || slices.Contains(o.Kinds, p.kind)) &&
 		(o.Plugin == "" || o.Plugin == p.Plugin) &&
-		(o.Volume == "" || o.Volume == p.Volume) &&
+		(o.Volume == "" || o.Volume == p.name()) &&
 		(o.PodUID == "" || o.PodUID == p.PodUID)
 }
 
@@ -66,7 +66,7 @@ func (s *snapshot) items(ctx context.Context, ask bool) []api.Mount {
 
 func (s *snapshot) item(ctx context.Context, p place, ask bool) api.Mount {
 	m := api.Mount{
-		Kind: p.kind, Path: p.path, Plugin: p.Plugin, Volume: p.Volume, PodUID: p.PodUID,
+		Kind: p.kind, Path: p.path, Plugin: p.Plugin, Volume: p.name(), PodUID: p.PodUID,
 		Options: []string{}, Owner: api.OwnerUnknown, State: api.StateUnknown,
 	}
 	if p.mount == nil {

@@ -6,6 +6,7 @@
 package node
 
 import (
+	"cmp"
 	"errors"
 	"io/fs"
 	"path/filepath"
@@ -28,6 +29,10 @@ type place struct {
 	stack int
 	entry safefs.Type // what the directory has there, "" where it was not looked at
 }
+
+// name is what the path calls the volume: its spec name, or what its plugin names a
+// global directory by instead.
+func (p place) name() string { return cmp.Or(p.Volume, p.ID) }
 
 // snapshot is one look at the node.
 type snapshot struct {

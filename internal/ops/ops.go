@@ -110,13 +110,16 @@ func (o *Ops) open(ctx context.Context, verb Verb, req Request, dry bool) (*oper
 		op.close()
 		return nil, op.wrap(err)
 	}
-	// What was found before the locks were taken may be gone.
-	if op.find, err = node.NewFind(o.host); err != nil {
-		op.close()
-		return nil, op.wrap(err)
-	}
-	if op.plugin != nil {
-		op.begunWith = op.nodeDevices()
+	// What was found before the locks were taken may be gone. The verbs that bring a
+	// volume up look at its own places only.
+	if !needsSpec[verb] {
+		if op.find, err = node.NewFind(o.host); err != nil {
+			op.close()
+			return nil, op.wrap(err)
+		}
+		if op.plugin != nil {
+			op.begunWith = op.nodeDevices()
+		}
 	}
 	return op, nil
 }
