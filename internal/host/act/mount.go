@@ -137,4 +137,3 @@ func (a Mount) settle(r *Runner, _ Value) {
 }
 
 func (a Mount) fact() string { return mountedFact(a.Target) }
-
