@@ -181,19 +181,26 @@ func extPlaces(size int64) []int64 {
 
 // xfsPlaces: the allocation groups. mkfs.xfs makes them of the device's size
 // divided by a power of two up to 32 (calc_default_ag_geometry), rounded up to a
-// block, and at most 1 TiB large.
+// block, and at most 1 TiB large. On a striped device it rounds to the stripe unit
+// and, where that is the stripe's width, goes a unit further (align_ag_geometry);
+// of these the first three groups.
 func xfsPlaces(size int64) []int64 {
 	const largest = 1 << 40
 	var out []int64
-	for off := int64(largest); off < size; off += largest {
-		out = append(out, off)
+	groups := func(group, count int64) {
+		for n := int64(1); n < count && group > 0; n++ {
+			out = append(out, n*group)
+		}
 	}
+	groups(largest, (size+largest-1)/largest)
 	for count := int64(2); count <= 32; count *= 2 {
-		for _, blockSize := range []int64{512, 1024, 2048, 4096, 8192, 16384, 32768, 65536} {
-			blocks := size / blockSize
-			group := (blocks + count - 1) / count * blockSize
-			for n := int64(1); n < count; n++ {
-				out = append(out, n*group)
+		for unit := int64(512); unit <= 1<<20; unit *= 2 {
+			group := (size/unit + count - 1) / count * unit
+			if unit <= 64<<10 { // a block
+				groups(group, count)
+			}
+			for _, aligned := range []int64{group - 2*unit, group - unit, group, group + unit} {
+				groups(aligned, min(count, 4))
 			}
 		}
 	}
