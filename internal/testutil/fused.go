@@ -19,10 +19,10 @@ import (
 // envFUSE makes the test binary a FUSE daemon: "mode delay mountpoint".
 const envFUSE = "KVOL_TEST_FUSE"
 
-// fuseMain takes the process over when it was started as a daemon. It says
+// FUSEDaemon takes the process over when it was started as a FUSE daemon. It says
 // "ready" or what went wrong in one line on standard output, and serves until it
 // is killed: it never unmounts.
-func fuseMain() {
+func FUSEDaemon() {
 	spec := strings.SplitN(os.Getenv(envFUSE), " ", 3)
 	if len(spec) != 3 {
 		return

@@ -32,7 +32,7 @@ func Main(m *testing.M, hooks ...func()) {
 	for _, hook := range hooks {
 		hook()
 	}
-	fuseMain()
+	FUSEDaemon()
 	if !private() {
 		if err := enterNamespace(); err != nil {
 			fmt.Fprintf(os.Stderr, "testutil: no private mount namespace, tests that mount cannot run: %v\n", err)
