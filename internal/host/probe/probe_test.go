@@ -266,7 +266,7 @@ func TestHelperStopped(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	// More than the socket holds.
-	if _, err := h.Call(within(t, 100*time.Millisecond), "echo", strings.Repeat("x", 8<<20), nil, nil); !errors.Is(err, api.ErrTimeout) {
+	if _, err := h.Call(within(t, 500*time.Millisecond), "echo", strings.Repeat("x", 1<<20), nil, nil); !errors.Is(err, api.ErrTimeout) {
 		t.Errorf("%v", err)
 	}
 	testutil.Poll(t, "the helper is gone", func() bool { return threads(pid) == 0 })

@@ -152,6 +152,12 @@ func (s *server) grow(n int) {
 func (s *server) thread() {
 	runtime.LockOSThread()
 	tid := unix.Gettid()
+	if tid == os.Getpid() {
+		// The first thread cannot end, and would be taken for one that hangs still. It
+		// stays with this goroutine.
+		go s.thread()
+		select {}
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	defer func() { s.threads-- }()
