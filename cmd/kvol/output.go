@@ -52,13 +52,13 @@ func showList[T any](a *app, view render.View[T], get func() (*api.List[T], erro
 	if l == nil {
 		return err
 	}
-	return errors.Join(err, a.list(l.Warnings, len(l.Items), view.Noun(), err, o, func(w io.Writer) error {
+	return errors.Join(err, a.list(l.Warnings, len(l.Items), view.Empty(), err, o, func(w io.Writer) error {
 		return view.Write(w, l, o)
 	}))
 }
 
 // list writes a list, and for people beside it the warnings, and that it is empty.
-func (a *app) list(warnings []string, n int, noun string, failed error, o render.Options, write func(io.Writer) error) error {
+func (a *app) list(warnings []string, n int, empty string, failed error, o render.Options, write func(io.Writer) error) error {
 	if err := a.result(write); err != nil {
 		return err
 	}
@@ -68,7 +68,7 @@ func (a *app) list(warnings []string, n int, noun string, failed error, o render
 		}
 	}
 	if n == 0 && o.ForPeople() && failed == nil {
-		render.Note(a.stderr, "No %s found.", noun)
+		render.Note(a.stderr, "%s", empty)
 	}
 	return nil
 }

@@ -15,7 +15,7 @@ import (
 const pathsLong = `With -f it tells where the mount points of a volume are, or would be, on this node,
 and its metadata beside them. With paths as arguments it tells what each of them is:
 which kind of path the kubelet makes there, of which plugin, volume, pod and
-container. Both are answered from names alone: nothing is opened or changed.`
+container, from its name alone: it need not exist. Nothing is changed.`
 
 const pathsExample = `  # where would this volume be for this pod?
   kvol paths -f pv.yaml -f pod.yaml

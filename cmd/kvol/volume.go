@@ -100,13 +100,13 @@ func (a *app) inputs(ctx context.Context, files []string) []plugins.Input {
 		if name == "-" {
 			name, read = "standard input", func() ([]byte, error) { return readAll(a.stdin, maxDocument) }
 		}
-		in[i] = plugins.Input{Name: name, Read: func() ([]byte, error) { return within(ctx, read) }}
+		in[i] = plugins.Input{Name: name, Read: func() ([]byte, error) { return within(ctx, name, read) }}
 	}
 	return in
 }
 
 // within gives up waiting when the time is over: a pipe need never be written to.
-func within(ctx context.Context, read func() ([]byte, error)) ([]byte, error) {
+func within(ctx context.Context, name string, read func() ([]byte, error)) ([]byte, error) {
 	type answer struct {
 		raw []byte
 		err error
@@ -120,7 +120,7 @@ func within(ctx context.Context, read func() ([]byte, error)) ([]byte, error) {
 	case got := <-done:
 		return got.raw, got.err
 	case <-ctx.Done():
-		return nil, ctx.Err()
+		return nil, api.Errorf(api.ErrTimeout, "%s: nothing came in time: %w", name, ctx.Err())
 	}
 }
 
@@ -172,7 +172,7 @@ func (a *app) results(l *api.List[api.Result], failed error, o render.Options) e
 	if a.quiet {
 		write = func(io.Writer) error { return nil }
 	}
-	return errors.Join(failed, a.list(l.Warnings, len(l.Items), render.Results().Noun(), failed, o, write))
+	return errors.Join(failed, a.list(l.Warnings, len(l.Items), render.Results().Empty(), failed, o, write))
 }
 
 func (a *app) plan(ctx context.Context, verb ops.Verb, req ops.Request) error {
@@ -193,5 +193,5 @@ func (a *app) plan(ctx context.Context, verb ops.Verb, req ops.Request) error {
 	if err != nil {
 		return err // half a plan is none: nobody must run it
 	}
-	return a.list(p.Warnings, len(p.Items), view.Noun(), nil, o, func(w io.Writer) error { return view.Write(w, p, o) })
+	return a.list(p.Warnings, len(p.Items), view.Empty(), nil, o, func(w io.Writer) error { return view.Write(w, p, o) })
 }

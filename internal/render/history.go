@@ -10,7 +10,7 @@ import (
 // Operations shows what was changed on this node (kvol history).
 func Operations() View[api.Operation] {
 	return View[api.Operation]{
-		noun:    "operations",
+		empty:   "No operations found.",
 		columns: operationColumns,
 		names:   func(o api.Operation) []string { return []string{o.ID} },
 	}
@@ -41,7 +41,7 @@ func operationColumns(items []api.Operation, f Format) []column[api.Operation] {
 // value, which JSON and YAML always have.
 func Settings(origin bool) View[api.Setting] {
 	return View[api.Setting]{
-		noun: "settings",
+		empty: "No settings found.",
 		columns: func([]api.Setting, Format) []column[api.Setting] {
 			return []column[api.Setting]{
 				{name: "name", cell: func(s api.Setting) string { return s.Name }},

@@ -10,7 +10,7 @@ import (
 // Mounts shows what lies below the kubelet's root (kvol list-mounts).
 func Mounts() View[api.Mount] {
 	return View[api.Mount]{
-		noun:    "volume mounts",
+		empty:   "No volume mounts found.",
 		columns: mountColumns,
 		names:   func(m api.Mount) []string { return []string{m.Path} },
 	}

@@ -42,7 +42,7 @@ func pathTable(w io.Writer, p *api.PathSet, o Options) error {
 // PathInfos shows what paths are (kvol paths PATH).
 func PathInfos() View[api.PathInfo] {
 	return View[api.PathInfo]{
-		noun:    "paths",
+		empty:   "No paths found.",
 		columns: pathInfoColumns,
 		names:   func(p api.PathInfo) []string { return []string{p.Path} },
 	}
@@ -74,7 +74,7 @@ func indexOf(p api.PathInfo) string {
 // Plugins shows what the plugins can do (kvol plugins).
 func Plugins() View[api.Info] {
 	return View[api.Info]{
-		noun:    "plugins",
+		empty:   "No plugins found.",
 		columns: pluginColumns,
 		names:   func(i api.Info) []string { return []string{i.Name} },
 	}

@@ -14,7 +14,7 @@ type PlanView struct{ View[api.Step] }
 // Plans shows the steps of --dry-run.
 func Plans() PlanView {
 	return PlanView{View[api.Step]{
-		noun:    "steps to take: it is all done already",
+		empty:   "Nothing to do.",
 		columns: stepColumns,
 		names:   func(s api.Step) []string { return []string{s.Target} },
 		shell:   true,

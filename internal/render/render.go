@@ -78,7 +78,7 @@ func (c column[T]) compare(a, b T) int {
 
 // View shows lists of one kind of item.
 type View[T any] struct {
-	noun string // what "No … found." says, plural
+	empty string // what people are told of an empty list
 	// columns may shorten by what all the items have; items is nil for a check.
 	columns func(items []T, f Format) []column[T]
 	// names are what -o name prints for an item; nil offers no such format.
@@ -88,8 +88,8 @@ type View[T any] struct {
 	shell bool // Shell is offered too
 }
 
-// Noun is the plural that tells people that the list is empty.
-func (v View[T]) Noun() string { return v.noun }
+// Empty tells people that the list is empty.
+func (v View[T]) Empty() string { return v.empty }
 
 // Check refuses a format that this kind of result does not have, and columns
 // that are not there.

@@ -11,7 +11,7 @@ import (
 // Results shows what a verb did, rung by rung, and where the volume is mounted.
 func Results() View[api.Result] {
 	return View[api.Result]{
-		noun:    "results",
+		empty:   "No results found.",
 		columns: resultColumns,
 		names:   func(r api.Result) []string { return []string{resultPath(r)} },
 		after:   mountPoints,
