@@ -349,7 +349,7 @@ func (s *server) look(tick time.Duration) time.Duration {
 		s.refuse()
 		return next
 	case quick == 0:
-		s.grow(min(len(s.queue), max(s.base(), s.threads))) // twice as many
+		s.grow(min(len(s.queue), max(s.base(), 3*s.threads)))
 	case quick < s.base():
 		s.grow(min(len(s.queue), s.base()-quick))
 	}
