@@ -64,7 +64,7 @@ func (a FSGroup) call(ctx context.Context, r *Runner, apply bool) (fsGroupAnswer
 	}
 	defer root.Close()
 	args := fsGroupArgs{GID: int(a.GID), RootOnly: a.OnRootMismatch && !apply, Apply: apply}
-	_, err = r.Helper.Call(ctx, fsGroupJob, args, []*os.File{root}, &out)
+	_, err = r.Helper.Call(ctx, fsGroupJob, args, append([]*os.File{root}, r.locks()...), &out)
 	if errors.Is(err, api.ErrTimeout) && apply {
 		err = api.Errorf(api.ErrUncertain, "the volume did not take its new group in time; some of its files have it").At(a.Path).
 			WithNext("run the same command again, with a longer --timeout")
@@ -108,7 +108,7 @@ func runFSGroup(raw []byte, files []*os.File) (any, []*os.File, error) {
 	if err := json.Unmarshal(raw, &args); err != nil {
 		return nil, nil, err
 	}
-	if len(files) != 1 {
+	if len(files) == 0 {
 		return nil, nil, unix.EBADF
 	}
 	info, err := safefs.StatFD(files[0])

@@ -69,7 +69,7 @@ func runUnmount(raw []byte, files []*os.File) (any, []*os.File, error) {
 	if err := json.Unmarshal(raw, &a); err != nil {
 		return nil, nil, err
 	}
-	if len(files) != 1 {
+	if len(files) == 0 {
 		return nil, nil, unix.EBADF
 	}
 	return nil, nil, unix.Unmount(fdPath(files[0])+"/"+a.Name, a.Flags|unix.UMOUNT_NOFOLLOW)
@@ -85,7 +85,6 @@ func (a Unmount) do(ctx context.Context, r *Runner) (string, error) {
 		return "", err
 	}
 	defer parent.Close()
-	r.Helper.Hold(r.locks()...)
 	flags := 0
 	if a.Lazy {
 		flags |= unix.MNT_DETACH
@@ -93,7 +92,8 @@ func (a Unmount) do(ctx context.Context, r *Runner) (string, error) {
 	if a.Force {
 		flags |= unix.MNT_FORCE
 	}
-	_, err = r.Helper.Call(ctx, unmountJob, unmountArgs{base, flags}, []*os.File{parent}, nil)
+	// The locks go with the job: they are held as long as it may still happen.
+	_, err = r.Helper.Call(ctx, unmountJob, unmountArgs{base, flags}, append([]*os.File{parent}, r.locks()...), nil)
 	switch {
 	case errors.Is(err, unix.EBUSY):
 		return "", r.unmountBusy(a.Path)
