@@ -119,7 +119,25 @@ func (op *operation) mountDevice(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	if err := op.lockSpecDevice(ctx); err != nil {
+		return "", err
+	}
 	return "", d.MountDevice(ctx, op.run, op.req.Spec, act.Known(op.device), path, plugins.DeviceMounterArgs{Format: op.req.Format})
+}
+
+// lockSpecDevice locks the device behind the spec: two PersistentVolumes can name
+// one disk, and only one of two kvols may look whether it is blank.
+func (op *operation) lockSpecDevice(ctx context.Context) error {
+	dev, err := op.specDevice(ctx)
+	if err != nil || dev == "" || op.locks == nil {
+		return err
+	}
+	src, err := op.run.Source(ctx, dev)
+	if err != nil {
+		return err
+	}
+	op.device = src.Path
+	return op.locks.Take(ctx, act.LockDevice, src.Device(), false)
 }
 
 func (op *operation) setUpDevice(ctx context.Context) (string, error) {
@@ -174,6 +192,9 @@ func (op *operation) mapDevice(ctx context.Context) error {
 	op.device = dev.String()
 	target, link, err := mapPaths(m, op.req.Pod.UID)
 	if err != nil {
+		return err
+	}
+	if err := op.lockSpecDevice(ctx); err != nil {
 		return err
 	}
 	text, known := dev.Text()
