@@ -17,14 +17,19 @@ import (
 	"github.com/kvol/kvol/internal/testutil"
 )
 
-func holdersOf(t *testing.T, d *Devices, ctx context.Context, dev string) []Holder {
+// holdersOf looks until no process but those of these tests has dev open: losetup,
+// of another package's tests, opens every loop device for a moment.
+func holdersOf(t *testing.T, d *Devices, ctx context.Context, dev string) (got []Holder) {
 	t.Helper()
 	o := open(t, d, ctx, dev)
 	defer o.Close()
-	got, err := d.Holders(ctx, o.Device)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Poll(t, "only we use "+dev, func() bool {
+		var err error
+		if got, err = d.Holders(ctx, o.Device); err != nil {
+			t.Fatal(err)
+		}
+		return !slices.ContainsFunc(got, func(h Holder) bool { return h.Type == "fd" && h.Command != "sleep" })
+	})
 	return got
 }
 

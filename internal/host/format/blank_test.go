@@ -16,6 +16,7 @@ import (
 // On a disk that is too large to be read whole, a file system whose beginning and
 // end are gone is found by its backup superblocks alone, without the samples.
 func TestBackupPlacesOfLargeDisk(t *testing.T) {
+	t.Parallel()
 	e, ctx := machine(t)
 	const size = 24<<30 + 512
 	for name, mkfs := range map[string][]string{
@@ -83,6 +84,7 @@ func TestBackupPlacesOfLargeDisk(t *testing.T) {
 
 // A sample lies in each of the equal parts, and the same seed gives the same ones.
 func TestSamples(t *testing.T) {
+	t.Parallel()
 	for _, size := range []int64{wholeUpTo + 512, 9<<30 + 4096*3, 1 << 44} {
 		got := sampled(size, 7)
 		stratum := size / samples
@@ -98,6 +100,7 @@ func TestSamples(t *testing.T) {
 }
 
 func TestPlacesAreOnTheDevice(t *testing.T) {
+	t.Parallel()
 	for _, size := range []int64{512, 4096, wholeUpTo + 512, 1 << 44, 1<<50 + 512} {
 		all := places(size)
 		if len(all) > 10000 {
@@ -112,6 +115,7 @@ func TestPlacesAreOnTheDevice(t *testing.T) {
 }
 
 func TestParseExport(t *testing.T) {
+	t.Parallel()
 	got := parseExport("DEVNAME=/proc/self/fd/3\nLABEL=a\\ b\\\\\\'c\nUUID=1-2\nTYPE=ext4\nUSAGE=filesystem\nPTTYPE=dos\nodd\n")
 	want := Signature{FSType: "ext4", PTType: "dos", UUID: "1-2", Label: `a b\'c`, Usage: "filesystem"}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -132,6 +136,7 @@ func FuzzParseExport(f *testing.F) {
 
 // The label as blkid really prints it.
 func TestProbe(t *testing.T) {
+	t.Parallel()
 	e, ctx := machine(t)
 	dev, _ := testutil.LoopImage(t, 16*mib)
 	const label, id = `a "b' \$x`, "11111111-2222-3333-4444-555555555555"
@@ -148,6 +153,7 @@ func TestProbe(t *testing.T) {
 }
 
 func TestFsck(t *testing.T) {
+	t.Parallel()
 	e, ctx := machine(t)
 	testutil.Tool(t, "debugfs", "fsck.ext4")
 	dev, _ := testutil.LoopImage(t, 16*mib)

@@ -195,23 +195,39 @@ func mountsAs(found, asked string) bool {
 	return found == asked || slices.Contains(ext, asked) && slices.Index(ext, found) >= 0 && slices.Index(ext, found) < slices.Index(ext, asked)
 }
 
+// patience is how long a device may be busy for no lasting reason: udev opens one
+// whenever it changes, and whoever attaches a loop device claims, for a moment, also
+// the one that another process was faster to attach.
+const patience = 2 * time.Second
+
 // claim takes the device for this process alone and makes sure that nobody uses
 // it in a way which the claim does not exclude: by a plain open (a virtual
-// machine), by the loop device that holds a raw block volume, by its partitions.
+// machine), by the loop device that holds a raw block volume.
 func (e Env) claim(ctx context.Context, d *Decision) error {
-	holders, holdersErr := e.quiet(ctx, d.Device)
-	var err error
-	d.claim, err = d.handle.Exclusive(ctx, unix.O_DIRECT)
-	if len(holders) > 0 && (err == nil || errors.Is(err, api.ErrBusy)) {
-		busy := api.Errorf(api.ErrBusy, "%s is in use: %s", d.Device.Number(), holders[0]).At(d.Device.Path).
-			WithNext("kvol holders %s", d.Device.Path)
-		for _, h := range holders {
-			busy.Details = append(busy.Details, h.String())
+	for end := time.Now().Add(patience); ; {
+		holders, err := e.Devices.Holders(ctx, d.Device)
+		if err != nil {
+			return err
 		}
-		return busy
-	}
-	if err = errors.Join(err, holdersErr); err != nil {
-		return err
+		d.claim, err = d.handle.Exclusive(ctx, unix.O_DIRECT)
+		if err != nil && !errors.Is(err, api.ErrBusy) {
+			return err
+		}
+		if err == nil && len(holders) == 0 {
+			break
+		}
+		if err == nil {
+			d.claim.Close()
+		}
+		lasting := slices.ContainsFunc(holders, func(h devices.Holder) bool { return h.Type != "fd" })
+		if lasting || time.Now().After(end) {
+			return inUse(d.Device, holders)
+		}
+		select {
+		case <-ctx.Done():
+			return inUse(d.Device, holders)
+		case <-time.After(50 * time.Millisecond):
+		}
 	}
 	// What was seen before the claim may be of before somebody else's change.
 	if err := d.handle.Check(); err != nil {
@@ -224,21 +240,16 @@ func (e Env) claim(ctx context.Context, d *Decision) error {
 	return err
 }
 
-// quiet looks for holders, for up to two seconds as long as they are processes:
-// udev opens a device for a moment whenever it changes.
-func (e Env) quiet(ctx context.Context, dev devices.Device) ([]devices.Holder, error) {
-	for end := time.Now().Add(2 * time.Second); ; {
-		holders, err := e.Devices.Holders(ctx, dev)
-		lasting := slices.ContainsFunc(holders, func(h devices.Holder) bool { return h.Type != "fd" })
-		if err != nil || len(holders) == 0 || lasting || time.Now().After(end) {
-			return holders, err
-		}
-		select {
-		case <-ctx.Done():
-			return holders, nil
-		case <-time.After(50 * time.Millisecond):
-		}
+func inUse(dev devices.Device, holders []devices.Holder) error {
+	what := "something that could not be found has claimed it"
+	if len(holders) > 0 {
+		what = holders[0].String()
 	}
+	err := api.Errorf(api.ErrBusy, "the device is in use: %s", what).At(dev.Path).WithNext("kvol holders %s", dev.Path)
+	for _, h := range holders {
+		err.Details = append(err.Details, h.String())
+	}
+	return err
 }
 
 // formattable refuses what is never formatted, blank or not.

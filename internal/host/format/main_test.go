@@ -166,12 +166,10 @@ func tool(t *testing.T, stdin, name string, args ...string) {
 	}
 }
 
-// keep mounts the device and reads or makes a file on it.
+// keep mounts the device and makes a file on it, or looks whether it is there.
 func keep(t *testing.T, dev, fstype string, makeIt bool) {
 	t.Helper()
-	dir := testutil.TempDir(t)
-	t.Run("mount", func(t *testing.T) { // so that it is unmounted afterwards
-		testutil.Mount(t, dev, dir, fstype, 0, "")
+	mounted(t, dev, fstype, func(dir string) {
 		file := filepath.Join(dir, "data")
 		if makeIt {
 			if err := os.WriteFile(file, []byte("precious"), 0o600); err != nil {
@@ -182,6 +180,25 @@ func keep(t *testing.T, dev, fstype string, makeIt bool) {
 			t.Errorf("the data is lost: %q, %v", got, err)
 		}
 	})
+}
+
+// mounted calls f while the device is mounted. Other packages' tests attach loop
+// devices, which makes one busy for a moment.
+func mounted(t *testing.T, dev, fstype string, f func(dir string)) {
+	t.Helper()
+	dir := testutil.TempDir(t)
+	var err error
+	testutil.Poll(t, dev+" is not busy", func() bool {
+		err = unix.Mount(dev, dir, fstype, 0, "")
+		return !errors.Is(err, unix.EBUSY)
+	})
+	if err != nil {
+		t.Fatalf("mount %s: %v", dev, err)
+	}
+	f(dir)
+	if err := unix.Unmount(dir, 0); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // otherBoot makes the Env believe that the machine was booted again.

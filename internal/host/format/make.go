@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"syscall"
 	"time"
 
 	"github.com/google/uuid"
@@ -93,7 +94,11 @@ func (e Env) mkfs(ctx context.Context, d Decision, in *Intent) error {
 	if err := d.handle.Check(); err != nil {
 		return err
 	}
+	// A child between fork and exec would keep a copy of the claim, and mkfs find
+	// the device busy.
+	syscall.ForkLock.RLock()
 	d.claim.Close()
+	syscall.ForkLock.RUnlock()
 	res, err := e.Exec.Run(ctx, cmd)
 	if err == nil {
 		err = res.Check(cmd)

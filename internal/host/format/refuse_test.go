@@ -17,6 +17,7 @@ import (
 
 // What is not blank is never formatted, and stays as it is to the byte.
 func TestNotBlank(t *testing.T) {
+	t.Parallel()
 	e, ctx := machine(t)
 	mkfs := func(fstype string, args ...string) func(*testing.T, string) {
 		return func(t *testing.T, dev string) { testutil.Mkfs(t, dev, fstype, args...) }
@@ -119,6 +120,7 @@ func pvcreate(t *testing.T, dev string) {
 
 // A file system that is the one asked for is mounted as it is.
 func TestMountAsItIs(t *testing.T) {
+	t.Parallel()
 	e, ctx := machine(t)
 	for _, c := range []struct{ fstype, asked string }{
 		{"ext4", "ext4"}, {"ext4", ""}, {"ext3", "ext4"}, {"xfs", "xfs"}, {"btrfs", ""},
@@ -144,6 +146,7 @@ func TestMountAsItIs(t *testing.T) {
 }
 
 func TestBlankAndNotAllowed(t *testing.T) {
+	t.Parallel()
 	e, ctx := machine(t)
 	dev, img := testutil.LoopImage(t, 32*mib)
 	before := sum(t, dev)
@@ -175,6 +178,7 @@ func TestBlankAndNotAllowed(t *testing.T) {
 
 // A place that cannot be read is no blank place.
 func TestReadError(t *testing.T) {
+	t.Parallel()
 	e, ctx := machine(t)
 	dev, img := testutil.LoopImage(t, 32*mib)
 	if err := os.Truncate(img, 24*mib); err != nil { // the loop device keeps its size
@@ -200,6 +204,7 @@ func idle(t *testing.T, files ...*os.File) {
 
 // A blank device that somebody uses is not formatted.
 func TestInUse(t *testing.T) {
+	t.Parallel()
 	e, ctx := machine(t)
 	for name, flags := range map[string]int{"exclusively": unix.O_EXCL, "plainly": 0} {
 		t.Run("open "+name, func(t *testing.T) {
