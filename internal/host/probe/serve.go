@@ -259,7 +259,6 @@ func (s *server) send() {
 				continue
 			}
 			sendFrame([]reply{m.reply}, m.files)
-			closeAll(m.files)
 		}
 		if len(plain) > 0 {
 			sendFrame(plain, nil)
@@ -267,6 +266,7 @@ func (s *server) send() {
 	}
 }
 
+// sendFrame sends answers, and closes the descriptors that go with them.
 func sendFrame(reps []reply, files []*os.File) {
 	b, err := frame(reps, len(files))
 	if err != nil && len(reps) > 1 {
@@ -276,22 +276,31 @@ func sendFrame(reps []reply, files []*os.File) {
 		return
 	}
 	if err != nil {
+		closeAll(files)
 		files = nil
 		b, _ = frame([]reply{{ID: reps[0].ID, Err: encodeError(err)}}, 0) // small
 	}
 	sendmsg(b, files)
 }
 
-// sendmsg writes all of b; without a peer there is nothing left to do.
+// sendmsg writes all of b. Descriptors go with its first byte, and are closed here
+// before the rest lets kvol go on: a claim (O_EXCL) that kvol gives up would live on
+// for as long as this process takes to be given a CPU.
 func sendmsg(b []byte, files []*os.File) {
-	var oob []byte
 	if len(files) > 0 {
 		var fds []int
 		for _, f := range files {
 			fds = append(fds, int(f.Fd()))
 		}
-		oob = unix.UnixRights(fds...)
+		sendAll(b[:1], unix.UnixRights(fds...))
+		closeAll(files)
+		b = b[1:]
 	}
+	sendAll(b, nil)
+}
+
+// sendAll writes all of b; without a peer there is nothing left to do.
+func sendAll(b, oob []byte) {
 	for len(b) > 0 {
 		n, err := unix.SendmsgN(socket, b, oob, nil, unix.MSG_NOSIGNAL)
 		switch {
