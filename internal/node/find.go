@@ -11,6 +11,7 @@ import (
 	"github.com/kvol/kvol/internal/host"
 	"github.com/kvol/kvol/internal/host/act"
 	"github.com/kvol/kvol/internal/host/mounts"
+	"github.com/kvol/kvol/internal/host/safefs"
 	"github.com/kvol/kvol/internal/paths"
 )
 
@@ -93,11 +94,28 @@ func (f *Find) Candidates(plugin string) []Ref {
 	})
 }
 
-// OnDevice finds the volumes that are mounted from a device.
+// OnDevice finds the volumes that are mounted from a device, or are that device
+// mapped for a pod.
 func (f *Find) OnDevice(src *act.Source) []Ref {
 	return f.refs(func(p place) bool {
-		return p.Volume != "" && p.mount != nil && (p.mount.Device() == src.Device() || p.mount.Source == src.Path)
+		switch {
+		case p.Volume == "" || p.mount == nil:
+			return false
+		case p.kind == api.KindGlobalMapDevice:
+			return f.isNode(p.path, src)
+		}
+		return p.mount.Device() == src.Device() || p.mount.Source == src.Path
 	})
+}
+
+// isNode says whether what is bound at a path is the node of a device.
+func (f *Find) isNode(path string, src *act.Source) bool {
+	root, err := f.host.Root()
+	if err != nil {
+		return false
+	}
+	info, err := root.Stat(path)
+	return err == nil && info.Type == safefs.BlockDevice && src.IsBlock() && info.Rdev == src.Info.Rdev
 }
 
 func (f *Find) refs(want func(place) bool) []Ref {
@@ -129,7 +147,10 @@ func (f *Find) Resolve(ctx context.Context, word, plugin string) ([]Ref, error) 
 			return nil, api.Errorf(api.ErrNotFound, "is no place of a volume in the kubelet's layout").At(path).
 				WithNext("see what is there: kvol paths %s", act.Quote(path))
 		}
-		return []Ref{{Plugin: at.Plugin, Volume: at.Volume, PodUID: at.PodUID, Path: path, Kind: at.MountKind(), Block: at.Kind == paths.PodDevice}}, nil
+		return []Ref{{
+			Plugin: at.Plugin, Volume: at.Volume, PodUID: at.PodUID, Path: path, Kind: at.MountKind(),
+			Block: slices.Contains([]paths.Kind{paths.PodDevice, paths.GlobalMapDir, paths.GlobalMapDevice}, at.Kind),
+		}}, nil
 	}
 	src, err := act.OpenSource(ctx, f.host.Helper, path)
 	if err != nil {

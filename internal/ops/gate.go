@@ -93,9 +93,11 @@ func (op *operation) devices(ctx context.Context) ([]string, error) {
 		}
 		out = append(out, dev)
 	}
-	if strings.HasPrefix(op.req.Volume, op.host.DevRoot+"/") {
-		out = append(out, op.req.Volume)
+	dev, err := op.namedDevice(ctx)
+	if err != nil {
+		return nil, err
 	}
+	out = append(out, dev)
 	slices.Sort(out)
 	out = slices.DeleteFunc(slices.Compact(out), func(s string) bool { return s == "" })
 	if len(out) == 0 && op.req.Spec == nil {
@@ -104,6 +106,23 @@ func (op *operation) devices(ctx context.Context) ([]string, error) {
 		}
 	}
 	return out, nil
+}
+
+// namedDevice is the device that the request itself names, "" when it names none.
+func (op *operation) namedDevice(ctx context.Context) (string, error) {
+	word := filepath.Clean(op.req.Volume)
+	if op.req.Spec != nil || !strings.HasPrefix(word, "/") || strings.HasPrefix(word, op.host.Layout.Root+"/") {
+		return "", nil
+	}
+	src, err := act.OpenSource(ctx, op.host.Helper, word)
+	if err != nil {
+		return "", err
+	}
+	defer src.Close()
+	if !src.IsBlock() {
+		return "", nil
+	}
+	return src.Path, nil
 }
 
 // nodeDevices are the devices that the node itself shows for the volume: of its
@@ -184,8 +203,9 @@ func (op *operation) elsewhere() []string {
 	return out
 }
 
-// settle is how long a device that is busy without a holder is asked again: what
-// just let go of it may still be on its way out of the kernel.
+// settle is how long a device is asked again that is busy without a holder, or only
+// open: what just let go of it may still be on its way out of the kernel, and udev,
+// blkid and mkfs of other disks open every device for a moment.
 const settle = 2 * time.Second
 
 // unused proves that nobody uses a device.
@@ -213,7 +233,8 @@ func (op *operation) unused(ctx context.Context, path string) error {
 		if claimed != nil && !errors.Is(claimed, api.ErrBusy) {
 			return claimed
 		}
-		if len(holders) > 0 || time.Now().After(deadline) || ctx.Err() != nil {
+		lasting := slices.ContainsFunc(holders, func(h devices.Holder) bool { return h.Type != "fd" })
+		if lasting || time.Now().After(deadline) || ctx.Err() != nil {
 			break
 		}
 		time.Sleep(100 * time.Millisecond)

@@ -3,12 +3,14 @@ package ops
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/kvol/kvol/internal/api"
 	"github.com/kvol/kvol/internal/host/act"
 	"github.com/kvol/kvol/internal/node"
 	"github.com/kvol/kvol/internal/paths"
+	"github.com/kvol/kvol/internal/plugins"
 )
 
 // needsPod are the verbs that work in one pod's directory.
@@ -155,14 +157,47 @@ func (op *operation) fromHistory() error {
 		return err
 	}
 	if err == nil {
-		op.plugin = plugin
+		op.plugin, op.block = plugin, op.mapped(plugin)
 	}
 	return nil
 }
 
+// mapped says that the volume's global map path is there: of a raw block volume
+// that no pod has any more it is all that is left.
+func (op *operation) mapped(plugin plugins.VolumePlugin) bool {
+	p, err := plugins.As[plugins.BlockVolumePlugin](plugin)
+	if err != nil {
+		return false
+	}
+	u, err := p.NewBlockVolumeUnmapper(op.name, "")
+	if err != nil {
+		return false
+	}
+	dir, err := u.GetGlobalMapPath()
+	if err != nil {
+		return false
+	}
+	root, err := op.host.Root()
+	if err != nil {
+		return false
+	}
+	_, err = root.Stat(dir)
+	return err == nil
+}
+
 // nothingThere answers a name that nothing on the node has. Already is said only
 // when no global mount is left that could be the volume's all the same.
-func (op *operation) nothingThere() error {
+func (op *operation) nothingThere(ctx context.Context) error {
+	if slices.Contains(rungs[op.verb], Detach) {
+		// A device is somebody's all the same when nothing tells of which volume it is.
+		dev, err := op.namedDevice(ctx)
+		if err == nil && dev != "" {
+			err = op.unused(ctx, dev)
+		}
+		if err != nil {
+			return err
+		}
+	}
 	if op.verb != Unpublish {
 		if err := op.noCandidate(""); err != nil {
 			return err

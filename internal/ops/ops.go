@@ -201,7 +201,7 @@ var rungs = map[Verb][]Verb{
 // fails.
 func (op *operation) carryOut(ctx context.Context) error {
 	if op.plugin == nil {
-		return op.wrap(op.nothingThere())
+		return op.wrap(op.nothingThere(ctx))
 	}
 	do := map[Verb]func(context.Context) (skipped string, err error){
 		Attach: op.attach, MountDevice: op.mountDevice, Publish: op.publish,
