@@ -78,8 +78,8 @@ func (a Bind) done(ctx context.Context, r *Runner) (bool, string, error) {
 // sourceReadOnly says that the mount that is bound from is read-only itself; a
 // bind inherits that.
 func (a Bind) sourceReadOnly(r *Runner, source string) bool {
-	top, ok := r.table.Top(source)
-	return ok && top.ReadOnly()
+	on, ok := r.covering(source)
+	return ok && on.ReadOnly()
 }
 
 func rw(ro bool) string {

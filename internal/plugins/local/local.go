@@ -12,6 +12,7 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/kvol/kvol/internal/api"
@@ -186,8 +187,8 @@ func (d deviceMounter) MountDevice(ctx context.Context, run *act.Runner, spec *p
 	if err != nil {
 		return err
 	}
-	options := append([]string{}, spec.MountOptions()...)
-	if spec.ReadOnly {
+	options := slices.Clone(spec.MountOptions())
+	if spec.ReadOnly && !readOnly(options) {
 		options = append(options, "ro")
 	}
 	fsType := ""
@@ -242,21 +243,27 @@ func (m *mounter) SetUp(ctx context.Context, run *act.Runner, args plugins.Mount
 	if err != nil {
 		return err
 	}
-	from := dev.Path
+	from, options := dev.Path, m.spec.MountOptions()
+	ro := m.spec.ReadOnly || readOnly(options)
 	if dev.IsBlock() {
 		if from, err = m.host.Layout.LocalGlobalMountPath(m.spec.Name()); err != nil {
 			return err
 		}
-		if _, mounted := run.Table().Top(from); !mounted {
+		top, mounted := run.Table().Top(from)
+		switch {
+		case !mounted:
 			return api.Errorf(api.ErrNotMounted, "the volume's device is not mounted on this node").At(from).
 				WithNext("mount it first: kvol mount-device -f FILE (or the whole way with kvol setup)")
+		case top.ReadOnly() && !ro:
+			return api.Errorf(api.ErrRefused, "the volume's device is mounted read-only, and the pod was to have it read-write").At(from).
+				WithNext("take it from the pods that have it read-only, then: kvol unmount-device %s", act.Quote(m.spec.Name()))
 		}
 	}
-	bind := act.Bind{Source: from, Target: dir, ReadOnly: m.spec.ReadOnly, Options: m.spec.MountOptions(), Reason: "publish the volume into the pod"}
+	bind := act.Bind{Source: from, Target: dir, ReadOnly: ro, Options: options, Reason: "publish the volume into the pod"}
 	if err := run.Bind(ctx, bind, 0o750); err != nil {
 		return err
 	}
-	if args.FSGroup == nil || m.spec.ReadOnly {
+	if args.FSGroup == nil || ro {
 		return nil
 	}
 	if other := m.otherPod(run, dir); other != "" {
@@ -267,6 +274,9 @@ func (m *mounter) SetUp(ctx context.Context, run *act.Runner, args plugins.Mount
 	_, err = run.Do(ctx, act.FSGroup{Path: dir, GID: *args.FSGroup, OnRootMismatch: args.FSGroupChangePolicy == v1.FSGroupChangeOnRootMismatch})
 	return err
 }
+
+// readOnly says that mount options ask for a mount that cannot be written to.
+func readOnly(options []string) bool { return slices.Contains(options, "ro") }
 
 // otherPod is another pod that has the same volume mounted.
 func (m *mounter) otherPod(run *act.Runner, dir string) string {
