@@ -70,9 +70,9 @@ It never deletes data, and says what it would do with --dry-run.`,
 	}
 	root.Long += exitCodes(api.ExitOK, api.ExitUsage)
 	root.AddGroup(
-		&cobra.Group{ID: inspecting, Title: "Look (writes nothing):"},
-		&cobra.Group{ID: lifecycle, Title: "Carry a volume up and down:"},
-		&cobra.Group{ID: about, Title: "About kvol:"},
+		&cobra.Group{ID: inspecting, Title: "Inspection Commands:"},
+		&cobra.Group{ID: lifecycle, Title: "Lifecycle Commands:"},
+		&cobra.Group{ID: about, Title: "Other Commands:"},
 	)
 	a.addFlags(root.PersistentFlags())
 	root.AddCommand(commands(a)...)

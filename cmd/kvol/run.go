@@ -28,7 +28,7 @@ import (
 
 // grace is how long a command may take to end by itself once its time is up; the
 // process ends then, whatever is stuck.
-const grace = 300 * time.Millisecond
+const grace = 400 * time.Millisecond
 
 // app is one run of kvol.
 type app struct {
@@ -59,6 +59,9 @@ func Run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	return newApp(args, stdin, stdout, stderr).main()
 }
 
+// goOn is what to do after a command that did not come to its end.
+const goOn = "the same command again goes on from here; kvol history tells what was done"
+
 func (a *app) main() int {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
@@ -70,13 +73,11 @@ func (a *app) main() int {
 	select {
 	case err := <-done:
 		if err != nil && errors.Is(context.Cause(ctx), api.ErrInterrupt) {
-			err = (&api.Error{Kind: api.ErrInterrupt, Err: err}).
-				WithNext("the same command again goes on from here; kvol history tells what was done")
+			err = advise(&api.Error{Kind: api.ErrInterrupt, Err: err}, goOn)
 		}
 		return a.end(err)
 	case <-a.overdue:
-		return a.fail(api.Errorf(api.ErrTimeout, "did not end within its time-out, and something that it waits for does not answer").
-			WithNext("kvol history tells what was done; the same command again goes on from here"))
+		return a.fail(advise(api.Errorf(api.ErrTimeout, "did not end within its time-out, and something that it waits for does not answer"), goOn))
 	case <-again:
 		return api.ExitInterrupted
 	}
@@ -122,10 +123,21 @@ func (a *app) execute(ctx context.Context, root *cobra.Command) (err error) {
 	if err != nil && !a.started && api.ExitCode(err) == api.ExitFailed {
 		err = api.Errorf(api.ErrUsage, "%w", err)
 	}
-	if err != nil && errors.Is(err, api.ErrUsage) && api.NewErrorDoc(err).Next == "" {
-		err = (&api.Error{Err: err}).WithNext("%s --help", cmd.CommandPath())
+	switch {
+	case errors.Is(err, api.ErrUsage):
+		return advise(err, cmd.CommandPath()+" --help")
+	case errors.Is(err, api.ErrTimeout), errors.Is(err, context.DeadlineExceeded):
+		return advise(err, goOn+"; --timeout gives it more time")
 	}
 	return err
+}
+
+// advise says what to do next, unless the error says something better.
+func advise(err error, next string) error {
+	if api.NewErrorDoc(err).Next != "" {
+		return err
+	}
+	return &api.Error{Err: err, Next: next}
 }
 
 // do is what every command does once its words are parsed: read the
