@@ -52,7 +52,7 @@ func (a Bind) shellOptions() string {
 func (a Bind) done(ctx context.Context, r *Runner) (bool, string, error) {
 	top, mounted := r.table.Top(a.Target)
 	if !mounted {
-		return false, "", nil
+		return false, "", r.holdsNothing(a.Target)
 	}
 	source := a.Source
 	if !within(source, r.Layout.Root) {

@@ -5,9 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"path/filepath"
+	"slices"
 
 	"github.com/kvol/kvol/internal/api"
 	"github.com/kvol/kvol/internal/host/safefs"
+	"github.com/kvol/kvol/internal/paths"
 )
 
 // Mkdir makes one directory below the root; its parent must be there.
@@ -70,13 +73,31 @@ func (a Rmdir) done(_ context.Context, r *Runner) (bool, string, error) {
 		return false, "", nil
 	}
 	names, err := r.Names(a.Path)
+	if err == nil && len(names) > 0 {
+		err = notEmpty(a.Path, names)
+	}
+	return false, "", err
+}
+
+// holdsNothing refuses a mount point in which there is something: a mount would
+// hide what a pod wrote there while the volume was not mounted. What the layout
+// itself keeps under a global mount (iscsi.json) is no data.
+func (r *Runner) holdsNothing(dir string) error {
+	e, err := r.Entry(dir)
+	if err != nil || !e.Present || e.Type != safefs.Dir || e.Mounted {
+		return err
+	}
+	names, err := r.Names(dir)
 	if err != nil {
-		return false, "", err
+		return err
 	}
+	names = slices.DeleteFunc(names, func(name string) bool {
+		return r.Layout.Parse(filepath.Join(dir, name)).Kind == paths.GlobalMetadata
+	})
 	if len(names) > 0 {
-		return false, "", notEmpty(a.Path, names)
+		return notEmpty(dir, names)
 	}
-	return false, "", nil
+	return nil
 }
 
 func notEmpty(path string, names []string) error {

@@ -42,13 +42,13 @@ func (a Mount) step() api.Step {
 func (a Mount) done(ctx context.Context, r *Runner) (bool, string, error) {
 	top, mounted := r.table.Top(a.Target)
 	if !mounted {
-		return false, "", nil
+		return false, "", r.holdsNothing(a.Target)
 	}
 	dev, known := a.Device.Text()
 	if !known {
 		return false, "", api.Errorf(api.ErrRefused, "%s is mounted there already, before its device is attached", top.Source).At(a.Target)
 	}
-	same, err := r.shows(ctx, top, dev)
+	same, err := r.Shows(ctx, top, dev)
 	if err != nil {
 		return false, "", err
 	}
@@ -65,9 +65,9 @@ func (a Mount) done(ctx context.Context, r *Runner) (bool, string, error) {
 	return true, "", nil
 }
 
-// shows says whether a mount is of a device. btrfs mounts have an anonymous
+// Shows says whether a mount is of a device. btrfs mounts have an anonymous
 // device number, so that only the source tells.
-func (r *Runner) shows(ctx context.Context, m mounts.Mount, dev string) (bool, error) {
+func (r *Runner) Shows(ctx context.Context, m mounts.Mount, dev string) (bool, error) {
 	s, err := r.Source(ctx, dev)
 	if err != nil {
 		return false, err
@@ -116,7 +116,7 @@ func (a Mount) verify(ctx context.Context, r *Runner, _ string) error {
 	if !ok {
 		return api.Errorf(api.ErrUncertain, "mount ended well and nothing is mounted there").At(a.Target)
 	}
-	same, err := r.shows(ctx, top, dev)
+	same, err := r.Shows(ctx, top, dev)
 	if err == nil && !same {
 		err = api.Errorf(api.ErrUncertain, "%s was to be mounted and %s is there", dev, top.Source).At(a.Target)
 	}

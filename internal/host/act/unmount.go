@@ -14,7 +14,6 @@ import (
 	"github.com/kvol/kvol/internal/api"
 	"github.com/kvol/kvol/internal/host/probe"
 	"github.com/kvol/kvol/internal/host/safefs"
-	"github.com/kvol/kvol/internal/paths"
 )
 
 // Unmount pops one mount off a path of the layout.
@@ -41,8 +40,10 @@ func (a Unmount) step() api.Step {
 }
 
 func (a Unmount) done(_ context.Context, r *Runner) (bool, string, error) {
-	if p := r.Layout.Parse(a.Path); p.Kind == paths.None || p.Rest != "" {
-		return false, "", api.Errorf(api.ErrRefused, "it is no path that the kubelet's layout makes, so what is mounted there is not kvol's to unmount").At(a.Path)
+	// The root, pods and plugins are of the layout too and can be mounts of their
+	// own, with every volume below them.
+	if r.Layout.Parse(a.Path).MountKind() == api.KindOther {
+		return false, "", api.Errorf(api.ErrRefused, "it is no path at which the kubelet's layout mounts a volume, so what is mounted there is not kvol's to unmount").At(a.Path)
 	}
 	_, mounted := r.table.Top(a.Path)
 	if !mounted && len(r.table.At(a.Path)) > 0 {

@@ -119,7 +119,10 @@ func reconstructed(name, path string, mode v1.PersistentVolumeMode, readOnly boo
 		},
 	}, readOnly)}
 	if path == "" {
-		out.Missing = []string{"spec.local.path"}
+		out.Missing = append(out.Missing, "spec.local.path")
+	}
+	if mode == v1.PersistentVolumeFilesystem {
+		out.Missing = append(out.Missing, "spec.local.fsType") // it may have been left open
 	}
 	return out
 }
@@ -246,17 +249,8 @@ func (m *mounter) SetUp(ctx context.Context, run *act.Runner, args plugins.Mount
 	from, options := dev.Path, m.spec.MountOptions()
 	ro := m.spec.ReadOnly || readOnly(options)
 	if dev.IsBlock() {
-		if from, err = m.host.Layout.LocalGlobalMountPath(m.spec.Name()); err != nil {
+		if from, err = m.globalMount(ctx, run, dev.Path, ro); err != nil {
 			return err
-		}
-		top, mounted := run.Table().Top(from)
-		switch {
-		case !mounted:
-			return api.Errorf(api.ErrNotMounted, "the volume's device is not mounted on this node").At(from).
-				WithNext("mount it first: kvol mount-device -f FILE (or the whole way with kvol setup)")
-		case top.ReadOnly() && !ro:
-			return api.Errorf(api.ErrRefused, "the volume's device is mounted read-only, and the pod was to have it read-write").At(from).
-				WithNext("take it from the pods that have it read-only, then: kvol unmount-device %s", act.Quote(m.spec.Name()))
 		}
 	}
 	bind := act.Bind{Source: from, Target: dir, ReadOnly: ro, Options: options, Reason: "publish the volume into the pod"}
@@ -273,6 +267,31 @@ func (m *mounter) SetUp(ctx context.Context, run *act.Runner, args plugins.Mount
 	}
 	_, err = run.Do(ctx, act.FSGroup{Path: dir, GID: *args.FSGroup, OnRootMismatch: args.FSGroupChangePolicy == v1.FSGroupChangeOnRootMismatch})
 	return err
+}
+
+// globalMount is what a pod gets of a device: its global mount, once it is there.
+func (m *mounter) globalMount(ctx context.Context, run *act.Runner, dev string, ro bool) (string, error) {
+	path, err := m.host.Layout.LocalGlobalMountPath(m.spec.Name())
+	if err != nil {
+		return "", err
+	}
+	top, mounted := run.Table().Top(path)
+	if !mounted {
+		return "", api.Errorf(api.ErrNotMounted, "the volume's device is not mounted on this node").At(path).
+			WithNext("mount it first: kvol mount-device -f FILE (or the whole way with kvol setup)")
+	}
+	same, err := run.Shows(ctx, top, dev)
+	switch {
+	case err != nil:
+		return "", err
+	case !same:
+		return "", api.Errorf(api.ErrRefused, "something else is mounted there: %s (%s), not %s", top.Source, top.FSType, dev).At(path).
+			WithNext("find out whose it is: kvol inspect %s", act.Quote(path))
+	case top.ReadOnly() && !ro:
+		return "", api.Errorf(api.ErrRefused, "the volume's device is mounted read-only, and the pod was to have it read-write").At(path).
+			WithNext("take it from the pods that have it read-only, then: kvol unmount-device %s", act.Quote(m.spec.Name()))
+	}
+	return path, nil
 }
 
 // readOnly says that mount options ask for a mount that cannot be written to.
