@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -105,14 +107,49 @@ func locked(f *os.File, what string) error {
 	if n, _ := f.ReadAt(buf, 0); n > 0 {
 		holder = strings.TrimSpace(string(buf[:n]))
 	}
+	// Who signed may be gone, and what it left running holds the lock.
+	now := holders(f)
+	signed := slices.ContainsFunc(now, func(h string) bool { return strings.HasPrefix(holder, h[:strings.Index(h, ":")+1]) })
+	if len(now) > 0 && !signed {
+		holder = strings.Join(now, ", ")
+	}
 	return api.Errorf(api.ErrLocked, "%s holds the lock of %s", holder, what).
 		WithNext("wait for it to end, or give more time with --lock-timeout; the lock goes with the process (and with the tools that it left running)")
 }
 
+// holders are the processes that hold the lock of a file, as "pid 12: command".
+// The kernel shows a flock beside each descriptor that holds it, whoever took it
+// (proc_pid_fdinfo(5)). Without the right to look there are none.
+func holders(f *os.File) []string {
+	path, err := os.Readlink(fdPath(f))
+	if err != nil {
+		return nil
+	}
+	links, _ := filepath.Glob("/proc/[0-9]*/fd/*")
+	var out []string
+	for _, link := range links {
+		if to, err := os.Readlink(link); err != nil || to != path {
+			continue
+		}
+		dir, fd := filepath.Split(link)
+		dir = strings.TrimSuffix(dir, "fd/")
+		if info, err := os.ReadFile(dir + "fdinfo/" + fd); err != nil || !strings.Contains(string(info), "FLOCK") {
+			continue
+		}
+		out = append(out, "pid "+filepath.Base(dir)+": "+command(dir))
+	}
+	return slices.Compact(out)
+}
+
+// command is the command line of the process with that directory in /proc.
+func command(dir string) string {
+	text, _ := os.ReadFile(filepath.Join(dir, "cmdline"))
+	return strings.ReplaceAll(strings.TrimRight(string(text), "\x00"), "\x00", " ")
+}
+
 // sign writes who holds the lock, for those who wait.
 func sign(f *os.File) {
-	command, _ := os.ReadFile("/proc/self/cmdline")
-	text := "pid " + strconv.Itoa(os.Getpid()) + ": " + strings.ReplaceAll(strings.TrimRight(string(command), "\x00"), "\x00", " ") + "\n"
+	text := "pid " + strconv.Itoa(os.Getpid()) + ": " + command("/proc/self") + "\n"
 	if f.Truncate(0) == nil {
 		_, _ = f.WriteAt([]byte(text), 0) // only for people; the lock is the flock
 	}
