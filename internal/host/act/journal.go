@@ -65,7 +65,7 @@ func openJournal(dir *safefs.Root) (*os.File, error) {
 			n++
 		}
 	}
-	f, err := dir.OpenFile(fmt.Sprintf(segmentName, n), unix.O_WRONLY|unix.O_APPEND|unix.O_CREAT, 0o600)
+	f, err := dir.OpenFile(fmt.Sprintf(segmentName, n), unix.O_RDWR|unix.O_APPEND|unix.O_CREAT, 0o600)
 	if err != nil {
 		return nil, err
 	}
@@ -205,7 +205,7 @@ func (o *Operation) write(e api.Entry) error {
 }
 
 // append adds one entry in one write, which the kernel does not mix with another
-// process's.
+// process's, and on a line of its own also after one that a full disk cut short.
 func (o *Operation) append(e api.Entry) error {
 	e.Time = time.Now().UTC()
 	e.Op, e.Verb, e.Plugin, e.Volume, e.PodUID = o.entry.Op, o.entry.Verb, o.entry.Plugin, o.entry.Volume, o.entry.PodUID
@@ -213,10 +213,26 @@ func (o *Operation) append(e api.Entry) error {
 		e.PID, e.User = o.entry.PID, o.entry.User
 	}
 	line, err := json.Marshal(e)
-	if err == nil {
-		_, err = o.file.Write(append(line, '\n'))
+	if err != nil {
+		return err
 	}
+	line = append(line, '\n')
+	if endsCut(o.file) {
+		line = append([]byte{'\n'}, line...)
+	}
+	_, err = o.file.Write(line)
 	return err
+}
+
+// endsCut says that the last line of a file has no end.
+func endsCut(f *os.File) bool {
+	info, err := f.Stat()
+	if err != nil || info.Size() == 0 {
+		return false
+	}
+	var b [1]byte
+	_, err = f.ReadAt(b[:], info.Size()-1)
+	return err == nil && b[0] != '\n'
 }
 
 // ReadJournal gives the entries of the directories' journals, oldest first. A
