@@ -348,9 +348,7 @@ func (n *node) look() string {
 	b.WriteString("data:\n")
 	switch {
 	case n.block:
-		raw, err := os.ReadFile(n.source)
-		n.must(err)
-		fmt.Fprintf(&b, "%x\n", sha256.Sum256(raw))
+		fmt.Fprintln(&b, n.raw())
 	case n.fs == "":
 		b.WriteString(testutil.Tree(n.t, n.source))
 	case mounted(n.global()):
@@ -359,6 +357,14 @@ func (n *node) look() string {
 		n.inside(func(dir string) { b.WriteString(testutil.Tree(n.t, dir)) })
 	}
 	return b.String()
+}
+
+// raw is the digest of the volume's device.
+func (n *node) raw() string {
+	n.t.Helper()
+	b, err := os.ReadFile(n.source)
+	n.must(err)
+	return fmt.Sprintf("%x", sha256.Sum256(b))
 }
 
 // entries reads the journal strictly: a line that is none is a failure.
@@ -380,10 +386,14 @@ func (n *node) entries() (out []api.Entry) {
 	return out
 }
 
+func (n *node) historyList() (*api.List[api.Operation], error) {
+	return ops.New(n.host, plugins.NewManager()).History(context.Background(), ops.HistoryFilter{})
+}
+
 // history is what kvol history says of the node.
 func (n *node) history() []api.Operation {
 	n.t.Helper()
-	l, err := ops.New(n.host, plugins.NewManager()).History(context.Background(), ops.HistoryFilter{})
+	l, err := n.historyList()
 	n.must(err)
 	if len(l.Warnings) > 0 {
 		n.t.Errorf("history warns: %v", l.Warnings)
