@@ -30,8 +30,8 @@ func (a LoopAttach) step() api.Step {
 // loopFind looks a loop device up by the path that it was set up over, as the
 // kubelet does; losetup -j asks for the inode, which the maps of all pods share.
 func loopFind(variable, backing string) string {
-	return fmt.Sprintf("%[1]s=$(grep -lxF -- %[2]s /sys/block/loop*/loop/backing_file 2>/dev/null | cut -d/ -f4 | head -n 1 || :)\n"+
-		"%[1]s=${%[1]s:+/dev/$%[1]s}", variable, Quote(backing))
+	return fmt.Sprintf("%[1]s=$(grep -lxF -e %[2]s -e %[3]s /sys/block/loop*/loop/backing_file 2>/dev/null | cut -d/ -f4 | head -n 1 || :)\n"+
+		"%[1]s=${%[1]s:+/dev/$%[1]s}", variable, Quote(backing), Quote(backing+" (deleted)"))
 }
 
 func (a LoopAttach) makesValue() bool { return true }
@@ -96,7 +96,7 @@ type LoopDetach struct {
 func (a LoopDetach) step() api.Step {
 	return api.Step{
 		Action: "loopDetach", Target: a.Backing, Reason: a.Reason,
-		Shell: loopFind("LOOP", a.Backing) + "\n[ -z \"$LOOP\" ] || losetup -d -- \"$LOOP\"",
+		Shell: loopFind("LOOP", a.Backing) + "\n[ -z \"$LOOP\" ] || losetup -d \"$LOOP\"",
 	}
 }
 
@@ -161,7 +161,7 @@ func (a Fsck) step() api.Step {
 	return api.Step{
 		Action: "exec", Target: a.Device, Args: []string{"fsck", "-a", a.Device}, Reason: "check the file system before it is mounted",
 		// Exit code 4 is errors left uncorrected; with every other one the kubelet mounts.
-		Shell: fmt.Sprintf("fsck -a %s || [ $? -ne 4 ]", Quote(a.Device)),
+		Shell: fmt.Sprintf("findmnt -rnS %[1]s >/dev/null || fsck -a %[1]s || [ $? -ne 4 ]", Quote(a.Device)),
 	}
 }
 

@@ -134,13 +134,17 @@ type Unlink struct {
 }
 
 func (a Unlink) step() api.Step {
-	test := "-e"
-	if a.What == safefs.DeviceLink {
+	test, shell := "-e", ""
+	switch a.What {
+	case safefs.DeviceLink:
 		test = "-L"
+	case safefs.BindTarget:
+		// Empty now; when the script runs it may be somebody's data.
+		shell = fmt.Sprintf("if [ -s %s ]; then echo %s >&2; exit 4; fi\n", Quote(a.Path), Quote("refused, it is not empty: "+a.Path))
 	}
 	return api.Step{
 		Action: "unlink", Target: a.Path, Reason: a.Reason,
-		Shell: fmt.Sprintf("[ ! %s %[2]s ] || rm -- %[2]s", test, Quote(a.Path)),
+		Shell: shell + fmt.Sprintf("[ ! %s %[2]s ] || rm -- %[2]s", test, Quote(a.Path)),
 	}
 }
 

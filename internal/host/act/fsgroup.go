@@ -28,14 +28,18 @@ type FSGroup struct {
 
 func (a FSGroup) step() api.Step {
 	p, g := Quote(a.Path), strconv.FormatInt(a.GID, 10)
+	// chgrp takes setuid and setgid from a program, and chmod gives them back.
 	shell := fmt.Sprintf("find %[1]s -depth -xdev "+
 		`\( -type l -exec chgrp -h %[2]s {} + \) -o `+
 		`\( -type d -exec chgrp %[2]s {} + -exec chmod ug+rwx,g+s {} + \) -o `+
+		`\( -perm -6000 -exec chgrp %[2]s {} \; -exec chmod ug+rws {} \; \) -o `+
+		`\( -perm -4000 -exec chgrp %[2]s {} \; -exec chmod ug+rw,u+s {} \; \) -o `+
+		`\( -perm -2000 -exec chgrp %[2]s {} \; -exec chmod ug+rw,g+s {} \; \) -o `+
 		`\( -exec chgrp %[2]s {} + -exec chmod ug+rw {} + \)`, p, g)
 	policy := "Always"
 	if a.OnRootMismatch {
 		policy = "OnRootMismatch"
-		shell = fmt.Sprintf(`[ "$(stat -c %%g -- %[1]s)" = %[2]s ] && [ -n "$(find %[1]s -maxdepth 0 -perm -2770)" ] || `, p, g) + shell
+		shell = fmt.Sprintf("if [ -z \"$(find %[1]s -maxdepth 0 -gid %[2]s -perm -2770)\" ]; then\n%[3]s\nfi", p, g, shell)
 	}
 	return api.Step{
 		Action: "chown", Target: a.Path, Args: []string{":" + g, policy}, Shell: shell,
