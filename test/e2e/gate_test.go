@@ -3,6 +3,7 @@ package e2e
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"strings"
 	"testing"
 
@@ -41,6 +42,7 @@ func TestDetachWhileMountedInAnotherNamespace(t *testing.T) {
 			must(t, os.Mkdir(at, 0o755))
 			n.must(0, "setup", "-f", file, "--pod-uid", podA)
 			u := n.user(true, "mount "+dev+" "+at+"; umount "+n.podVolume(podA, "pv")+" "+n.global("pv"))
+			n.wants(9, []string{at}, "teardown", "pv", "--pod-uid", podA, "--dry-run")
 			n.must(0, "unpublish", "pv", "--pod-uid", podA)
 			n.must(0, "unmount-device", "pv")
 			n.held([]string{at, fmt.Sprint("process ", u.pid), "mnt:["}, []string{"pv"}, []string{"-f", file}, []string{dev}, []string{n.global("pv")})
@@ -177,6 +179,14 @@ func TestDetachOfRawBlock(t *testing.T) {
 	u := n.user(true, "exec 9<"+dev)
 	n.held([]string{fmt.Sprint("process ", u.pid)}, []string{"-f", file})
 	u.end()
+
+	// The loop device that holds a device whose bind was taken off by force.
+	n.must(0, "setup", "-f", file, "--pod-uid", podA)
+	lock := loopsBelow(n.root)[n.mapDevice(podA, "pv")]
+	must(t, unix.Unmount(n.mapDevice(podA, "pv"), unix.MNT_DETACH))
+	n.wants(9, []string{lock}, "teardown", "pv", "--pod-uid", podA)
+	n.held([]string{lock}, []string{"pv"}, []string{"-f", file}, []string{dev})
+	must(t, exec.Command("losetup", "-d", lock).Run())
 
 	// A bind of the node in another namespace, as a container has it.
 	must(t, write(n.dir+"/node"))

@@ -20,7 +20,7 @@ import (
 	"github.com/kvol/kvol/internal/testutil"
 )
 
-func TestMain(m *testing.M) { testutil.Main(m) }
+func TestMain(m *testing.M) { testutil.Main(m, stateMain) }
 
 // Pod UIDs that tests use, of an API server's pods and of a static pod.
 const (
