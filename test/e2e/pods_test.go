@@ -43,15 +43,15 @@ func (n *node) disk(name, fsType string, more ...string) (file, dev string) {
 
 // sweep takes off what a test that failed left mounted or mapped.
 func (n *node) sweep() {
+	for _, dev := range loopsBelow(n.root) { // first: without its mount a file has no path
+		_ = exec.Command("losetup", "-d", dev).Run()
+	}
 	table, err := mounts.Read("/proc/self/mountinfo")
 	if err != nil {
 		n.t.Fatal(err)
 	}
 	for _, m := range slices.Backward(table.Under(n.dir)) {
 		_ = unix.Unmount(m.MountPoint, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW) // TempDir looks again
-	}
-	for _, dev := range loopsBelow(n.root) {
-		_ = exec.Command("losetup", "-d", dev).Run()
 	}
 }
 
