@@ -3,6 +3,7 @@ package ops
 import (
 	"context"
 	"errors"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -226,6 +227,10 @@ func (op *operation) unused(ctx context.Context, path string) error {
 		if err != nil {
 			return api.Errorf(api.ErrUncertain, "who uses the device cannot be known: %w", err).At(path)
 		}
+		var planned bool
+		if holders, planned = op.unplanned(holders); planned {
+			return op.stillHeld(path, holders) // the kernel cannot be asked about a plan
+		}
 		claimed = op.claim(ctx, dev)
 		if len(holders) == 0 && claimed == nil {
 			return nil
@@ -239,14 +244,36 @@ func (op *operation) unused(ctx context.Context, path string) error {
 		}
 		time.Sleep(100 * time.Millisecond)
 	}
+	if len(holders) == 0 {
+		return op.stillHeld(path, []devices.Holder{{Type: "unknown", Detail: "the kernel says that the device is claimed, and nothing that kvol can look at says by whom"}})
+	}
+	return op.stillHeld(path, holders)
+}
+
+// stillHeld refuses a detach with the names of the holders; none is no refusal.
+func (op *operation) stillHeld(path string, holders []devices.Holder) error {
+	if len(holders) == 0 {
+		return nil
+	}
 	e := api.Errorf(api.ErrBusy, "the device is still in use; detaching it now could damage what is on it").At(path)
 	for _, h := range holders {
-		e.Details = append(e.Details, op.holder(h))
-	}
-	if len(holders) == 0 {
-		e.Details = []string{"holder unknown: the kernel says that the device is claimed, and nothing that kvol can look at says by whom"}
+		e.Details = append(e.Details, "holder "+op.holder(h))
 	}
 	return e.WithNext("end what uses it and run the same command again; see also: lsof %s; lsblk %s", path, path)
+}
+
+// unplanned leaves out the holders that the steps of a dry run take away, and says
+// whether there were any.
+func (op *operation) unplanned(holders []devices.Holder) ([]devices.Holder, bool) {
+	if !op.run.DryRun {
+		return holders, false
+	}
+	own, err := os.Readlink(filepath.Join(op.host.ProcRoot, "self/ns/mnt"))
+	left := slices.DeleteFunc(slices.Clone(holders), func(h devices.Holder) bool {
+		here := h.Type == "loop" || h.Type == "mount" && err == nil && h.MountNS == own
+		return here && op.run.PlannedAway(h.Path)
+	})
+	return left, len(left) < len(holders)
 }
 
 func (op *operation) claim(ctx context.Context, dev *devices.Handle) error {

@@ -2,6 +2,7 @@ package ops
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -40,8 +41,11 @@ func (o *Ops) entries() ([]api.Entry, []string, error) {
 	var dirs []*safefs.Root
 	for _, path := range []string{o.host.StateDir, o.host.RunDir} {
 		dir, err := safefs.OpenOwn(path)
-		if err != nil {
+		if errors.Is(err, api.ErrNotFound) {
 			continue // nothing was ever written there
+		}
+		if err != nil {
+			return nil, nil, err
 		}
 		defer dir.Close()
 		dirs = append(dirs, dir)

@@ -2,12 +2,14 @@ package ops
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/kvol/kvol/internal/api"
 	"github.com/kvol/kvol/internal/host/act"
+	"github.com/kvol/kvol/internal/host/safefs"
 	"github.com/kvol/kvol/internal/node"
 	"github.com/kvol/kvol/internal/paths"
 	"github.com/kvol/kvol/internal/plugins"
@@ -59,7 +61,8 @@ func (op *operation) check() error {
 func validWord(word string) error {
 	if strings.HasPrefix(word, "/") {
 		if strings.ContainsFunc(word, func(r rune) bool { return r < ' ' || r == 0x7f }) || strings.Contains(word+"/", "/../") {
-			return api.Errorf(api.ErrInput, "%q is no path that could be meant: it holds control characters or ..", word)
+			return api.Errorf(api.ErrInput, "%q is no path that could be meant: it holds control characters or ..", word).
+				WithNext("give the path as kvol list-mounts shows it")
 		}
 		return nil
 	}
@@ -203,6 +206,9 @@ func (op *operation) nothingThere(ctx context.Context) error {
 			return err
 		}
 	}
+	if err := op.inTheWay(); err != nil {
+		return err
+	}
 	if op.req.MustExist {
 		return api.Errorf(api.ErrNotFound, "nothing on this node has that name, and --must-exist was given").
 			WithNext("see what there is: kvol list-mounts")
@@ -212,6 +218,36 @@ func (op *operation) nothingThere(ctx context.Context) error {
 			Op: string(rung), Volume: op.name, PodUID: op.req.Pod.UID, Outcome: api.OutcomeAlready,
 			Reason: "nothing on this node has that name", Paths: api.PathSet{Volume: op.name, Metadata: []string{}}, Steps: []api.Step{},
 		})
+	}
+	return nil
+}
+
+// inTheWay refuses to call a volume gone while something that is no directory has
+// its name where a plugin would have put it, or lies on the way to there.
+func (op *operation) inTheWay() error {
+	root, err := op.host.Root()
+	if err != nil {
+		return err
+	}
+	for _, p := range op.mgr.All() {
+		set, err := plugins.Where{Plugin: p, Name: op.name, PodUID: op.req.Pod.UID}.Paths(context.Background(), op.host.Layout.Root)
+		if err != nil {
+			continue // a name that this plugin's volumes cannot have
+		}
+		for _, path := range []string{set.PodVolumePath, set.GlobalMountPath} {
+			if path == "" {
+				continue
+			}
+			info, err := root.Stat(path)
+			switch {
+			case errors.Is(err, api.ErrNotFound):
+			case err != nil:
+				return err
+			case info.Type != safefs.Dir:
+				return api.Errorf(api.ErrRefused, "is a %s where a directory of the volume belongs", info.Type).At(path).
+					WithNext("find out who made it (ls -ld %s) and move it away", act.Quote(path))
+			}
+		}
 	}
 	return nil
 }

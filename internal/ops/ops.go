@@ -126,10 +126,13 @@ func (o *Ops) open(ctx context.Context, verb Verb, req Request, dry bool) (*oper
 
 // begin takes the locks, root before volume, and opens the journal.
 func (op *operation) begin(ctx context.Context, conf *act.Config) error {
-	state, run, ownErr := op.host.Own()
-	if run == nil {
-		return api.Errorf(api.ErrRefused, "no lock can be taken, so nothing is changed: %w", ownErr).At(op.host.RunDir).
-			WithNext("name a directory that can be written: --run-dir DIR")
+	run, err := op.host.OwnRun()
+	if err != nil {
+		next := "name a directory that can be written: --run-dir DIR"
+		if first := api.NewErrorDoc(err).Next; first != "" {
+			next = first + "; or " + next
+		}
+		return api.Errorf(api.ErrRefused, "no lock can be taken, so nothing is changed: %w", err).WithNext("%s", next)
 	}
 	op.locks = act.NewLocks(run, op.host.LockTimeout)
 	if err := op.locks.Take(ctx, act.LockRoot, op.host.Layout.Root, true); err != nil {
@@ -137,6 +140,10 @@ func (op *operation) begin(ctx context.Context, conf *act.Config) error {
 	}
 	if err := op.locks.Take(ctx, act.LockVolume, op.host.Layout.Root+"\x00"+op.name, false); err != nil {
 		return err
+	}
+	state, err := op.host.OwnState()
+	if err != nil {
+		op.host.Warn(err.Error()) // the journal goes to the run directory, and says what that means
 	}
 	entry := api.Entry{Verb: string(op.verb), Volume: op.name, PodUID: op.req.Pod.UID, Risks: op.req.Risks(), User: login()}
 	if op.plugin != nil {

@@ -208,18 +208,24 @@ func (op *operation) mapDevice(ctx context.Context) error {
 // unmapDevice: it is in the pod's directory and holds the volume's name, so that a
 // run that was cut short is found again by name.
 func (op *operation) mapAt(ctx context.Context, dev, target, link string) error {
+	steps := []act.Action{
+		act.Symlink{Target: act.Known(dev), Path: link, Reason: "the pod's link to its device"},
+		act.CreateFile{Path: target, Perm: 0o750, Reason: "what the device node is bound on"},
+		act.Bind{Source: dev, Target: target, Reason: "map the device for the pod"},
+		act.LoopAttach{Backing: target, Reason: "hold the device open, as the kubelet does"},
+	}
+	for _, a := range steps {
+		if err := op.run.Check(ctx, a); err != nil {
+			return err // before anything is made
+		}
+	}
 	if err := op.run.MkdirAll(ctx, filepath.Dir(target), 0o750, "the global map path"); err != nil {
 		return err
 	}
 	if err := op.run.MkdirAll(ctx, filepath.Dir(link), 0o750, "the pod's block volumes"); err != nil {
 		return err
 	}
-	for _, a := range []act.Action{
-		act.Symlink{Target: act.Known(dev), Path: link, Reason: "the pod's link to its device"},
-		act.CreateFile{Path: target, Perm: 0o750, Reason: "what the device node is bound on"},
-		act.Bind{Source: dev, Target: target, Reason: "map the device for the pod"},
-		act.LoopAttach{Backing: target, Reason: "hold the device open, as the kubelet does"},
-	} {
+	for _, a := range steps {
 		if _, err := op.run.Do(ctx, a); err != nil {
 			return err
 		}

@@ -35,7 +35,7 @@ func TestUpAndDownTwice(t *testing.T) {
 			up := append([]string{"setup", "-f", file, "--pod-uid", podA}, extra...)
 			n.must(0, up...)
 			twice(n, up)
-			twice(n, append([]string{"publish", "-f", file, "--pod-uid", podA}))
+			twice(n, []string{"publish", "-f", file, "--pod-uid", podA})
 			n.must(0, "teardown", "-f", file, "--pod-uid", podA)
 			twice(n, []string{"teardown", "-f", file, "--pod-uid", podA})
 			twice(n, []string{"teardown", "pv", "--pod-uid", podA})

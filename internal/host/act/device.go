@@ -124,9 +124,13 @@ func (a LoopDetach) verify(_ context.Context, r *Runner, _ string) error {
 }
 
 func (a LoopDetach) settle(r *Runner, _ Value) {
-	if r.DryRun {
-		r.loops[a.Backing] = ""
+	if !r.DryRun {
+		return
 	}
+	if path, err := r.loopOf(a.Backing); err == nil {
+		r.detached = append(r.detached, path)
+	}
+	r.loops[a.Backing] = ""
 }
 
 // Format makes a file system on a device that was proven blank, or ends one
@@ -192,13 +196,29 @@ func (r *Runner) MountDevice(ctx context.Context, m Mount, allowFormat bool) err
 			return err
 		}
 	}
+	before := len(r.steps)
 	if !is {
 		if err := r.MkdirAll(ctx, m.Target, 0o750, "where the device is mounted"); err != nil {
 			return err
 		}
 	}
-	_, err = r.Do(ctx, m)
+	if _, err = r.Do(ctx, m); err != nil && api.ExitCode(err) == api.ExitFailed {
+		r.unmake(ctx, r.steps[before:])
+	}
 	return err
+}
+
+// unmake removes the directories that steps made for a mount that mount(8) then
+// refused, as the kubelet does. What cannot be removed is left: it is empty.
+func (r *Runner) unmake(ctx context.Context, steps []api.Step) {
+	for _, s := range slices.Backward(slices.Clone(steps)) {
+		if s.Action != "mkdir" {
+			continue
+		}
+		if _, err := r.Do(ctx, Rmdir{Path: s.Target, Reason: "it was made for a mount that failed"}); err != nil {
+			return
+		}
+	}
 }
 
 // fileSystem makes sure of the file system on a device and gives its type.

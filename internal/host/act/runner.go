@@ -88,14 +88,16 @@ type Config struct {
 // Runner carries actions out, or records them.
 type Runner struct {
 	Config
-	table   *mounts.Table
-	over    map[string]overlay
-	loops   map[string]string // dry run: backing path to value
-	steps   []api.Step
-	facts   []string
-	noShell string
-	refs    int
-	sources map[string]*Source
+	table *mounts.Table
+	over  map[string]overlay
+	// What a dry run attached, by backing path, and the loop devices it detached.
+	loops    map[string]string
+	detached []string
+	steps    []api.Step
+	facts    []string
+	noShell  string
+	refs     int
+	sources  map[string]*Source
 }
 
 // NewRunner reads the mount table once and gives a runner that keeps it up to
@@ -194,6 +196,14 @@ func (r *Runner) carryOut(ctx context.Context, a Action, s api.Step) (Value, err
 	return Known(value), nil
 }
 
+// Check refuses what [Runner.Do] would refuse before it does anything.
+func (r *Runner) Check(ctx context.Context, a Action) error {
+	if _, _, err := a.done(ctx, r); err != nil {
+		return r.fail(a.step(), err)
+	}
+	return nil
+}
+
 // refMark stands in a step's shell form for the variable of its value, which
 // the runner names.
 const refMark = "\x00REF"
@@ -239,7 +249,7 @@ func (r *Runner) MkdirAll(ctx context.Context, path string, perm uint32, reason 
 		}
 		if e.Present {
 			if e.Type != safefs.Dir {
-				return api.Errorf(api.ErrRefused, "is a %s where a directory belongs", e.Type).At(p)
+				return notDir(p, e.Type)
 			}
 			break
 		}

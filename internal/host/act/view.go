@@ -102,6 +102,16 @@ func (r *Runner) Reload() error {
 	return nil
 }
 
+// PlannedAway says that a dry run has taken away what is really there: the mounts
+// on a path, or a loop device.
+func (r *Runner) PlannedAway(path string) bool {
+	if !r.DryRun {
+		return false
+	}
+	_, touched := r.over[path]
+	return touched && len(r.table.At(path)) == 0 || slices.Contains(r.detached, path)
+}
+
 // Source is something outside the root that a volume comes from: a local PV's
 // directory or device. It is resolved once and used by descriptor.
 type Source struct {
@@ -135,12 +145,14 @@ func (r *Runner) Source(ctx context.Context, path string) (*Source, error) {
 // on a mount that hangs.
 func OpenSource(ctx context.Context, h *probe.Helper, path string) (*Source, error) {
 	f, info, err := h.Open(ctx, path, unix.O_PATH)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, api.Errorf(api.ErrNotFound, "the volume's source is not on this node").At(path).
-			WithNext("check the path in the spec and that the disk is there: lsblk; ls -ld %s", Quote(path))
-	}
-	if err != nil {
-		return nil, &api.Error{Path: path, Err: err}
+	look := "check the path in the spec and that the disk is there: lsblk; ls -ld " + Quote(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, unix.ENOTDIR):
+		return nil, api.Errorf(api.ErrNotFound, "the volume's source is not on this node").At(path).WithNext("%s", look)
+	case errors.Is(err, unix.ELOOP), errors.Is(err, unix.ENAMETOOLONG):
+		return nil, (&api.Error{Kind: api.ErrInput, Err: err}).WithNext("%s", look)
+	case err != nil:
+		return nil, (&api.Error{Err: err}).WithNext("%s", look)
 	}
 	real, err := os.Readlink(fdPath(f))
 	if err != nil {
