@@ -4,6 +4,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/kvol/kvol/internal/paths"
 
@@ -82,12 +83,38 @@ func (c *checker) volume(pv *v1.PersistentVolume) {
 		c.bad([]any{"spec"}, "leave one of them", "the volume has %d sources, %s", len(sources), strings.Join(sources, " and "))
 	}
 	c.modes(pv.Spec.VolumeMode, pv.Spec.AccessModes)
+	c.mounting(pv)
 	if ref := pv.Spec.ClaimRef; ref != nil {
 		c.name(ref.Name, "spec", "claimRef", "name")
 		if ref.Kind != "" && ref.Kind != "PersistentVolumeClaim" {
 			c.bad([]any{"spec", "claimRef", "kind"}, "write PersistentVolumeClaim", "%q cannot claim a volume", short(ref.Kind))
 		}
 	}
+}
+
+// mounting checks what becomes arguments of mount(8).
+func (c *checker) mounting(pv *v1.PersistentVolume) {
+	for i, o := range pv.Spec.MountOptions {
+		at := []any{"spec", "mountOptions", i}
+		switch {
+		case o == "":
+			c.bad(at, "take it out", "the option is empty")
+		case o[0] == '-' || strings.ContainsFunc(o, func(r rune) bool { return !unicode.IsPrint(r) }):
+			c.bad(at, "give one option as mount(8) has it after -o", "%q is no mount option", short(o))
+		}
+	}
+	source := sourceField(pv.Spec.PersistentVolumeSource)
+	if n := lookup(c.root, "spec", source, "fsType"); n != nil && n.Value != "" && !fsType(n.Value) {
+		c.bad([]any{"spec", source, "fsType"}, "give the name as mount(8) has it: ext4, xfs", "%q is no name of a file system", short(n.Value))
+	}
+}
+
+// fsType says whether s can name a file system; what the kernel and mount(8) have
+// are letters, digits and few others.
+func fsType(s string) bool {
+	return s[0] != '-' && !strings.ContainsFunc(s, func(r rune) bool {
+		return r > unicode.MaxASCII || !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("._-", r)
+	})
 }
 
 func (c *checker) claim(pvc *v1.PersistentVolumeClaim) {

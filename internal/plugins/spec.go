@@ -45,12 +45,21 @@ func (s *Spec) IsBlock() bool {
 		*s.PersistentVolume.Spec.VolumeMode == v1.PersistentVolumeBlock
 }
 
-// MountOptions are the PersistentVolume's; inline volumes have none.
+// MountOptions are the PersistentVolume's, each by itself: Kubernetes joins them
+// with commas, so that "ro,noatime" is two. Inline volumes have none.
 func (s *Spec) MountOptions() []string {
 	if s == nil || s.PersistentVolume == nil {
 		return nil
 	}
-	return s.PersistentVolume.Spec.MountOptions
+	var out []string
+	for _, o := range s.PersistentVolume.Spec.MountOptions {
+		quoted := false
+		out = append(out, strings.FieldsFunc(o, func(r rune) bool {
+			quoted = quoted != (r == '"') // mount(8): a comma in quotes is of the option
+			return r == ',' && !quoted
+		})...)
+	}
+	return out
 }
 
 // Source is the kind of source that the spec has, by the name of its field in
