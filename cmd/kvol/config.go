@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -25,7 +26,7 @@ const (
 
 // load settles the global flags: the flag itself, then the environment, then the
 // file, then the default. It is the only place that reads configuration.
-func (s *settings) load(flags *pflag.FlagSet) error {
+func (s *settings) load(ctx context.Context, flags *pflag.FlagSet) error {
 	v := viper.New()
 	v.SetConfigType("yaml")
 	v.SetEnvPrefix(envPrefix)
@@ -37,7 +38,7 @@ func (s *settings) load(flags *pflag.FlagSet) error {
 	if env := os.Getenv(envName("config")); !explicit && env != "" {
 		s.configFile, explicit = env, true
 	}
-	if err := readConfig(v, s.configFile, explicit, flags); err != nil {
+	if err := readConfig(ctx, v, s.configFile, explicit, flags); err != nil {
 		return err
 	}
 	var failed error
@@ -76,7 +77,7 @@ func (s *settings) settle(v *viper.Viper, f *pflag.Flag) error {
 	value := v.GetString(f.Name)
 	if err := f.Value.Set(value); err != nil {
 		return api.Errorf(api.ErrInput, "%s: %s is %q, which is no %s: %w",
-			s.origins[f.Name], f.Name, value, f.Value.Type(), err)
+			s.origins[f.Name], f.Name, value, f.Value.Type(), err).WithNext("correct it there, or give --%s", f.Name)
 	}
 	return nil
 }
@@ -84,14 +85,20 @@ func (s *settings) settle(v *viper.Viper, f *pflag.Flag) error {
 // readConfig reads the file, which need not be there unless it was named. A key
 // that is no setting, or a value of the wrong type, is an error with its line: a
 // typing error must not leave a safety setting at its default.
-func readConfig(v *viper.Viper, path string, explicit bool, flags *pflag.FlagSet) error {
+func readConfig(ctx context.Context, v *viper.Viper, path string, explicit bool, flags *pflag.FlagSet) error {
 	bad := func(err error) error {
 		return &api.Error{Path: path, Kind: api.ErrInput, Err: fmt.Errorf("the configuration file: %w", err),
 			Next: "correct the file, or name another with --config"}
 	}
-	raw, err := readFile(path, maxConfig)
+	raw, err := within(ctx, path, func() ([]byte, error) { return readFile(path, maxConfig) })
 	if errors.Is(err, fs.ErrNotExist) && !explicit {
 		return nil
+	}
+	if errors.Is(err, api.ErrTimeout) {
+		return (&api.Error{Err: err}).WithNext("give a file as the configuration: --config FILE")
+	}
+	if err == nil && len(raw) > maxConfig {
+		err = fmt.Errorf("it is longer than %d bytes", maxConfig)
 	}
 	if err != nil {
 		return bad(err)
@@ -183,7 +190,8 @@ func envName(flag string) string {
 	return envPrefix + "_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
 
-// readFile reads a file of limited size: it may be a pipe, or endless.
+// readFile reads a file of limited size: it may be a pipe, or endless. One byte
+// more than the limit tells that it is longer.
 func readFile(path string, limit int64) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -194,9 +202,5 @@ func readFile(path string, limit int64) ([]byte, error) {
 }
 
 func readAll(r io.Reader, limit int64) ([]byte, error) {
-	raw, err := io.ReadAll(io.LimitReader(r, limit+1))
-	if err == nil && int64(len(raw)) > limit {
-		err = fmt.Errorf("it is longer than %d bytes", limit)
-	}
-	return raw, err
+	return io.ReadAll(io.LimitReader(r, limit+1))
 }

@@ -144,9 +144,10 @@ func advise(err error, next string) error {
 // configuration, set the time limit, run.
 func (a *app) do(cmd *cobra.Command, limit time.Duration, r runner) error {
 	a.started = true
-	a.watch(limit)
+	reading, stop := context.WithTimeout(cmd.Context(), a.watch(limit))
+	defer stop()
 	defer a.watchdog.Stop()
-	if err := a.load(cmd.Root().PersistentFlags()); err != nil {
+	if err := a.load(reading, cmd.Root().PersistentFlags()); err != nil {
 		return err
 	}
 	a.log = a.logger()

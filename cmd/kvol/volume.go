@@ -16,9 +16,6 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// maxDocument is how long a -f file may be.
-const maxDocument = 4 << 20
-
 // volumeOptions are the ways to name a volume and a pod; a command has flags for
 // those that it needs.
 type volumeOptions struct {
@@ -73,6 +70,9 @@ func (o *volumeOptions) request(ctx context.Context, a *app) (ops.Request, error
 	if len(o.files) == 0 {
 		return req, nil
 	}
+	if slices.Contains(o.files, "") {
+		return req, api.Errorf(api.ErrUsage, "-f is empty").WithNext("name a file after -f, or - for standard input")
+	}
 	if n := len(slices.DeleteFunc(slices.Clone(o.files), func(f string) bool { return f != "-" })); n > 1 {
 		return req, api.Errorf(api.ErrUsage, "-f - is given %d times; standard input can be read once", n)
 	}
@@ -96,9 +96,9 @@ func (o *volumeOptions) request(ctx context.Context, a *app) (ops.Request, error
 func (a *app) inputs(ctx context.Context, files []string) []plugins.Input {
 	in := make([]plugins.Input, len(files))
 	for i, name := range files {
-		read := func() ([]byte, error) { return readFile(name, maxDocument) }
+		read := func() ([]byte, error) { return readFile(name, plugins.MaxInput) }
 		if name == "-" {
-			name, read = "standard input", func() ([]byte, error) { return readAll(a.stdin, maxDocument) }
+			name, read = "standard input", func() ([]byte, error) { return readAll(a.stdin, plugins.MaxInput) }
 		}
 		in[i] = plugins.Input{Name: name, Read: func() ([]byte, error) { return within(ctx, name, read) }}
 	}
@@ -151,6 +151,9 @@ func (a *app) verb(ctx context.Context, verb ops.Verb, req ops.Request, dryRun b
 		return a.plan(ctx, verb, req)
 	}
 	o, err := a.options(render.Results())
+	if err != nil && a.output == string(render.Shell) {
+		err = (&api.Error{Err: err}).WithNext("the steps as a script: the same command with --dry-run")
+	}
 	if err != nil {
 		return err
 	}
