@@ -416,6 +416,10 @@ func (p *plugin) resolve(ctx context.Context, spec *plugins.Spec) (*act.Source, 
 // another pod's.
 func (p *plugin) outside(path string) error {
 	root := p.host.Layout.Root
+	if strings.HasPrefix(root+"/", path+"/") {
+		return api.Errorf(api.ErrRefused, "the source holds the kubelet's root directory %s, with the volumes of all pods", root).At(path).
+			WithNext("use a directory outside of %s, and not above it", root)
+	}
 	for _, own := range []string{root + "/pods", root + "/plugins"} {
 		if path == own || strings.HasPrefix(path, own+"/") {
 			return api.Errorf(api.ErrRefused, "the source lies in the kubelet's own directory %s", own).At(path).
