@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/kvol/kvol/internal/api"
 	"github.com/kvol/kvol/internal/host/act"
 	"github.com/kvol/kvol/internal/host/devices"
@@ -49,7 +51,6 @@ type Host struct {
 
 	root       *safefs.Root
 	state, run *safefs.Root
-	ownOpened  bool
 }
 
 // Main serves as the helper process if this process was started as one, and
@@ -95,7 +96,8 @@ func New(o Options) (*Host, error) {
 	var err error
 	if h.root, err = safefs.OpenLayout(o.RootDir); err != nil {
 		if !errors.Is(err, api.ErrNotFound) {
-			return nil, err
+			helper.Close()
+			return nil, notRoot(o.RootDir, err)
 		}
 		h.root = nil
 		h.Layout, err = paths.New(filepath.Clean(o.RootDir))
@@ -103,6 +105,15 @@ func New(o Options) (*Host, error) {
 	}
 	h.Layout, err = paths.New(h.root.Path())
 	return h, err
+}
+
+// notRoot says what is wrong with the root directory that was named; what the
+// kubelet keeps in it is another matter.
+func notRoot(dir string, err error) error {
+	if e, ok := errors.AsType[*api.Error](err); ok && errors.Is(err, unix.ENOTDIR) && e.Path == filepath.Clean(dir) {
+		return api.Errorf(api.ErrInput, "--root-dir is no directory").At(dir).WithNext("name the kubelet's root: --root-dir DIR")
+	}
+	return err
 }
 
 func def(s *string, v string) {
@@ -140,7 +151,7 @@ func (h *Host) Root() (*safefs.Root, error) {
 func (h *Host) Mounts() (*mounts.Table, error) {
 	t, err := mounts.Read(filepath.Join(h.ProcRoot, "self/mountinfo"))
 	if err != nil {
-		return nil, err
+		return nil, (&api.Error{Err: err}).WithNext("name the directory where proc is mounted: --proc-root DIR")
 	}
 	for _, b := range t.Bad {
 		h.Warn(b.String())
@@ -148,14 +159,21 @@ func (h *Host) Mounts() (*mounts.Table, error) {
 	return t, nil
 }
 
-// Own opens, and makes where they are missing, kvol's own directories. Either is
-// nil when it cannot be had; the reasons are joined.
-func (h *Host) Own() (state, run *safefs.Root, err error) {
-	if !h.ownOpened {
-		var serr, rerr error
-		h.state, serr = safefs.OwnDir(h.StateDir)
-		h.run, rerr = safefs.OwnDir(h.RunDir)
-		err, h.ownOpened = errors.Join(serr, rerr), true
+// OwnRun opens, and makes where it is missing, the directory of the locks.
+func (h *Host) OwnRun() (*safefs.Root, error) {
+	var err error
+	if h.run == nil {
+		h.run, err = safefs.OwnDir(h.RunDir)
 	}
-	return h.state, h.run, err
+	return h.run, err
+}
+
+// OwnState opens, and makes where it is missing, the directory of the journal. It
+// is asked for once there are locks: without them nothing is changed.
+func (h *Host) OwnState() (*safefs.Root, error) {
+	var err error
+	if h.state == nil {
+		h.state, err = safefs.OwnDir(h.StateDir)
+	}
+	return h.state, err
 }

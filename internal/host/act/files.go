@@ -64,7 +64,7 @@ func (a Rmdir) done(_ context.Context, r *Runner) (bool, string, error) {
 		return err == nil, "", err
 	}
 	if e.Type != safefs.Dir {
-		return false, "", api.Errorf(api.ErrRefused, "is a %s where a directory belongs", e.Type).At(a.Path)
+		return false, "", notDir(a.Path, e.Type)
 	}
 	if e.Mounted {
 		return false, "", api.Errorf(api.ErrBusy, "something is mounted there").At(a.Path)
@@ -98,6 +98,11 @@ func (r *Runner) holdsNothing(dir string) error {
 		return notEmpty(dir, names)
 	}
 	return nil
+}
+
+func notDir(path string, is safefs.Type) error {
+	return api.Errorf(api.ErrRefused, "is a %s where a directory belongs", is).At(path).
+		WithNext("find out who made it (ls -ld %s) and move it away", Quote(path))
 }
 
 func notEmpty(path string, names []string) error {
@@ -231,7 +236,8 @@ func (a Symlink) done(_ context.Context, r *Runner) (bool, string, error) {
 		return false, "", err
 	}
 	if e.Type != safefs.Symlink {
-		return false, "", api.Errorf(api.ErrRefused, "is a %s where a symlink to the device belongs", e.Type).At(a.Path)
+		return false, "", api.Errorf(api.ErrRefused, "is a %s where a symlink to the device belongs", e.Type).At(a.Path).
+			WithNext("find out who made it (ls -ld %s) and move it away", Quote(a.Path))
 	}
 	text, known := a.Target.Text()
 	if known && e.Link != text {

@@ -90,7 +90,7 @@ func (a Mount) do(ctx context.Context, r *Runner) (string, error) {
 		return "", err
 	}
 	if res.ExitCode != 0 {
-		return "", mountFailed(dev, a.FSType, res)
+		return "", a.failed(dev, res)
 	}
 	return "", nil
 }
@@ -102,8 +102,14 @@ func (r *Runner) locks() []*os.File {
 	return r.Locks()
 }
 
-func mountFailed(dev, fsType string, res exec.Result) error {
-	return api.Errorf(nil, "mount of %s (%s) failed with exit code %d: %s", dev, fsType, res.ExitCode, strings.TrimSpace(string(res.Stderr))).
+// failed tells what mount(8) said, on one line; it knows the target as a descriptor.
+func (a Mount) failed(dev string, res exec.Result) error {
+	said := strings.Join(strings.Fields(strings.ReplaceAll(string(res.Stderr), "/proc/self/fd/3", a.Target)), " ")
+	with := ""
+	if len(a.Options) > 0 {
+		with = " with the options " + strings.Join(a.Options, ",")
+	}
+	return api.Errorf(nil, "mount of %s (%s)%s failed with exit code %d: %s", dev, a.FSType, with, res.ExitCode, said).
 		WithNext("the kernel says why: dmesg | tail")
 }
 

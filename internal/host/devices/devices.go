@@ -96,7 +96,8 @@ func (d *Devices) ByNumber(major, minor int) (Device, error) {
 	dir, err := filepath.EvalSymlinks(link)
 	if err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
-			return Device{}, api.Errorf(api.ErrNotFound, "no block device has the number %d:%d", major, minor)
+			return Device{}, api.Errorf(api.ErrNotFound, "no block device has the number %d:%d", major, minor).
+				WithNext("see which there are: lsblk")
 		}
 		return Device{}, fmt.Errorf("device %d:%d: %w", major, minor, err)
 	}

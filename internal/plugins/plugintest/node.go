@@ -166,8 +166,9 @@ func (n *node) do(verb string, w way, f func(context.Context, *act.Runner) error
 		Devices: n.host.Devices, DryRun: w.dryRun, Hook: w.hook, Warn: n.host.Warn,
 	}
 	if !w.dryRun {
-		state, run, err := n.host.Own()
-		if err != nil {
+		state, serr := n.host.OwnState()
+		run, rerr := n.host.OwnRun()
+		if err := errors.Join(serr, rerr); err != nil {
 			n.Fatal(err)
 		}
 		locks := act.NewLocks(run, deadline)
