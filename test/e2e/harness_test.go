@@ -50,6 +50,7 @@ type node struct {
 	dir              string // everything of the test
 	root, state, run string
 	kvolPath         string
+	env              []string // beside the test's own
 }
 
 func newNode(t *testing.T) *node {
@@ -101,7 +102,7 @@ func (n *node) kvolStdin(stdin string, args ...string) out {
 	cmd := exec.CommandContext(ctx, n.kvolPath, append(args, n.flags()...)...)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr, cmd.Stdin = &stdout, &stderr, bytes.NewReader([]byte(stdin))
-	cmd.Env = append(os.Environ(), "KVOL_CONFIG=", "NO_COLOR=1")
+	cmd.Env = append(append(os.Environ(), "KVOL_CONFIG=", "NO_COLOR=1"), n.env...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	cmd.WaitDelay = time.Minute
 	start := time.Now()
