@@ -93,23 +93,6 @@ func (p *plugin) ConstructVolumeSpec(volumeName, volumePath string) (plugins.Rec
 	return reconstructed(volumeName, "", v1.PersistentVolumeFilesystem, mounted && pod.ReadOnly()), nil
 }
 
-// ConstructBlockVolumeSpec reads the device from the pod's link.
-func (p *plugin) ConstructBlockVolumeSpec(podUID, volumeName, _ string) (plugins.Reconstructed, error) {
-	link, err := p.host.Layout.PodDeviceMapPath(podUID, paths.LocalPlugin, volumeName)
-	if err != nil {
-		return plugins.Reconstructed{}, err
-	}
-	root, err := p.host.Root()
-	if err != nil {
-		return plugins.Reconstructed{}, err
-	}
-	dev, err := root.Readlink(link)
-	if err != nil {
-		return plugins.Reconstructed{}, err
-	}
-	return reconstructed(volumeName, dev, v1.PersistentVolumeBlock, false), nil
-}
-
 func reconstructed(name, path string, mode v1.PersistentVolumeMode, readOnly bool) plugins.Reconstructed {
 	out := plugins.Reconstructed{Spec: plugins.NewSpecFromPersistentVolume(&v1.PersistentVolume{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
@@ -159,17 +142,6 @@ func (p *plugin) NewMounter(spec *plugins.Spec, pod plugins.PodRef) (plugins.Mou
 
 func (p *plugin) NewUnmounter(volumeName, podUID string) (plugins.Unmounter, error) {
 	return &unmounter{p, volumeName, podUID}, nil
-}
-
-func (p *plugin) NewBlockVolumeMapper(spec *plugins.Spec, pod plugins.PodRef) (plugins.BlockVolumeMapper, error) {
-	if _, err := source(spec); err != nil {
-		return nil, err
-	}
-	return &mapper{block{p, spec.Name(), pod.UID}, spec}, nil
-}
-
-func (p *plugin) NewBlockVolumeUnmapper(volumeName, podUID string) (plugins.BlockVolumeUnmapper, error) {
-	return &unmapper{block{p, volumeName, podUID}}, nil
 }
 
 type deviceMounter struct{ *plugin }
@@ -326,46 +298,6 @@ func (u *unmounter) TearDown(ctx context.Context, run *act.Runner) error {
 		return err
 	}
 	return unmountAndRemove(ctx, run, dir)
-}
-
-type block struct {
-	*plugin
-	name, podUID string
-}
-
-func (b block) GetGlobalMapPath() (string, error) {
-	return b.host.Layout.LocalGlobalMapPath(b.name)
-}
-
-func (b block) GetPodDeviceMapPath() (dir, name string, err error) {
-	link, err := b.host.Layout.PodDeviceMapPath(b.podUID, paths.LocalPlugin, b.name)
-	return filepath.Dir(link), b.name, err
-}
-
-type mapper struct {
-	block
-	spec *plugins.Spec
-}
-
-func (m *mapper) SetUpDevice(context.Context, *act.Runner) (bool, error) { return false, nil }
-
-func (m *mapper) MapPodDevice(ctx context.Context, _ *act.Runner) (act.Value, error) {
-	dev, err := m.resolve(ctx, m.spec)
-	if err != nil {
-		return act.Value{}, err
-	}
-	if !dev.IsBlock() {
-		return act.Value{}, api.Errorf(api.ErrInput, "volumeMode is Block and %s is a directory", dev.Path).At(dev.Path).
-			WithNext("set spec.volumeMode to Filesystem, or spec.local.path to a block device")
-	}
-	return act.Known(dev.Path), nil
-}
-
-type unmapper struct{ block }
-
-func (u *unmapper) UnmapPodDevice(context.Context, *act.Runner) error { return nil }
-func (u *unmapper) TearDownDevice(context.Context, *act.Runner, string, string) error {
-	return nil
 }
 
 // source is the local source of a spec, if its path can be one.
