@@ -3,7 +3,6 @@ package ops
 import (
 	"context"
 	"errors"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -268,9 +267,9 @@ func (op *operation) unplanned(holders []devices.Holder) ([]devices.Holder, bool
 	if !op.run.DryRun {
 		return holders, false
 	}
-	own, err := os.Readlink(filepath.Join(op.host.ProcRoot, "self/ns/mnt"))
+	own := op.host.Devices.OwnMountNamespace()
 	left := slices.DeleteFunc(slices.Clone(holders), func(h devices.Holder) bool {
-		here := h.Type == "loop" || h.Type == "mount" && err == nil && h.MountNS == own
+		here := h.Type == "loop" || h.Type == "mount" && h.MountNS == own
 		return here && op.run.PlannedAway(h.Path)
 	})
 	return left, len(left) < len(holders)

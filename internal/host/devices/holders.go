@@ -140,6 +140,15 @@ func (d *Devices) mounts(set []Device) ([]Holder, error) {
 	return out, err
 }
 
+// OwnMountNamespace is the name of kvol's own mount namespace, as Holder has it.
+func (d *Devices) OwnMountNamespace() string {
+	ns, err := os.Readlink(filepath.Join(d.ProcRoot, "self/ns/mnt"))
+	if err != nil {
+		return "" // no holder has that name
+	}
+	return ns
+}
+
 // EachMountNamespace reads the mount table of every mount namespace that a process
 // is in, each once, by a process that is in it. A namespace that only a descriptor
 // or a bind keeps alive is not found. The error joins the tables that could not be
