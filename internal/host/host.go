@@ -147,6 +147,15 @@ func (h *Host) Root() (*safefs.Root, error) {
 	return h.root, nil
 }
 
+// PathOf gives a path below the root directory as it was named, perhaps through a
+// symlink, as the path below the root where it really is; every other one as it is.
+func (h *Host) PathOf(path string) string {
+	if rest, ok := strings.CutPrefix(filepath.Clean(path), filepath.Clean(h.RootDir)+"/"); ok {
+		return h.Layout.Root + "/" + rest
+	}
+	return path
+}
+
 // Mounts reads the mount table. It reports lines that it could not read.
 func (h *Host) Mounts() (*mounts.Table, error) {
 	t, err := mounts.Read(filepath.Join(h.ProcRoot, "self/mountinfo"))

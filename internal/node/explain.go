@@ -3,7 +3,6 @@ package node
 import (
 	"cmp"
 	"context"
-	"strings"
 
 	"github.com/kvol/kvol/internal/api"
 	"github.com/kvol/kvol/internal/host"
@@ -15,9 +14,8 @@ import (
 // to resolve the root directory.
 func Explain(h *host.Host, path string) (api.PathInfo, error) {
 	at := h.Layout.Parse(path)
-	if at.Kind == paths.None && strings.HasPrefix(path+"/", h.RootDir+"/") {
-		// The root was named through a symlink; so is the path.
-		at = h.Layout.Parse(h.Layout.Root + strings.TrimPrefix(path, h.RootDir))
+	if at.Kind == paths.None {
+		at = h.Layout.Parse(h.PathOf(path))
 	}
 	return info(path, at), nil
 }

@@ -23,6 +23,7 @@ type Ref struct {
 	Block  bool
 	Kind   api.MountKind
 	Path   string
+	Exact  bool // it is what the operator's path names
 }
 
 // Find is what a snapshot of the node tells of volumes by name.
@@ -95,12 +96,16 @@ func (f *Find) Candidates(plugin string) []Ref {
 }
 
 // OnDevice finds the volumes that are mounted from a device, or are that device
-// mapped for a pod.
+// mapped for a pod; of a directory those that are that directory.
 func (f *Find) OnDevice(src *act.Source) []Ref {
+	on, _ := f.table.Covering(src.Path)
+	root := filepath.Join(on.Root, strings.TrimPrefix(src.Path, on.MountPoint))
 	return f.refs(func(p place) bool {
 		switch {
 		case p.Volume == "" || p.mount == nil:
 			return false
+		case !src.IsBlock():
+			return p.mount.Device() == on.Device() && p.mount.Root == root
 		case p.kind == api.KindGlobalMapDevice:
 			return f.isNode(p.path, src)
 		}
@@ -141,23 +146,36 @@ func (f *Find) Resolve(ctx context.Context, word, plugin string) ([]Ref, error) 
 		return volumes(f.Named(word, plugin)), nil
 	}
 	path := filepath.Clean(word)
-	if root := f.host.Layout.Root; path == root || strings.HasPrefix(path, root+"/") {
-		at := f.host.Layout.Parse(path)
-		if at.Kind == paths.None || at.Volume == "" && at.ID == "" && at.HandleHash == "" {
-			return nil, api.Errorf(api.ErrNotFound, "is no place of a volume in the kubelet's layout").At(path).
-				WithNext("see what is there: kvol paths %s", act.Quote(path))
-		}
-		return []Ref{{
-			Plugin: at.Plugin, Volume: at.Volume, PodUID: at.PodUID, Path: path, Kind: at.MountKind(),
-			Block: slices.Contains([]paths.Kind{paths.PodDevice, paths.GlobalMapDir, paths.GlobalMapDevice}, at.Kind),
-		}}, nil
+	if f.inRoot(f.host.PathOf(path)) {
+		return f.below(f.host.PathOf(path))
 	}
 	src, err := act.OpenSource(ctx, f.host.Helper, path)
 	if err != nil {
 		return nil, err
 	}
 	defer src.Close()
+	if f.inRoot(src.Path) {
+		return f.below(src.Path) // it leads there through a link
+	}
 	return volumes(f.OnDevice(src)), nil
+}
+
+func (f *Find) inRoot(path string) bool {
+	root := f.host.Layout.Root
+	return path == root || strings.HasPrefix(path, root+"/")
+}
+
+// below is the volume that a path below the root is of.
+func (f *Find) below(path string) ([]Ref, error) {
+	at := f.host.Layout.Parse(path)
+	if at.Kind == paths.None || at.Volume == "" && at.ID == "" && at.HandleHash == "" {
+		return nil, api.Errorf(api.ErrNotFound, "is no place of a volume in the kubelet's layout").At(path).
+			WithNext("see what is there: kvol paths %s", act.Quote(path))
+	}
+	return []Ref{{
+		Plugin: at.Plugin, Volume: at.Volume, PodUID: at.PodUID, Path: path, Kind: at.MountKind(), Exact: true,
+		Block: slices.Contains([]paths.Kind{paths.PodDevice, paths.GlobalMapDir, paths.GlobalMapDevice}, at.Kind),
+	}}, nil
 }
 
 // volumes leaves one Ref a plugin and volume.

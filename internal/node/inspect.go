@@ -53,6 +53,7 @@ func Inspect(ctx context.Context, h *host.Host, mgr *plugins.VolumePluginMgr, su
 // subject finds out what a word names and gives the test for its places.
 func (f *Find) subject(ctx context.Context, word string, out *api.Inspection) (func(place) bool, error) {
 	root := f.host.Layout.Root
+	word = f.host.PathOf(word)
 	switch {
 	case strings.HasPrefix(word, root+"/"):
 		at := f.host.Layout.Parse(filepath.Clean(word))

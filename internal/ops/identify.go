@@ -87,6 +87,9 @@ func (op *operation) identify(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := op.samePod(refs); err != nil {
+		return err
+	}
 	if op.req.Pod.UID == "" && len(refs) == 1 && needsPod[op.verb] {
 		op.req.Pod.UID = refs[0].PodUID
 	}
@@ -99,6 +102,16 @@ func (op *operation) identify(ctx context.Context) error {
 		refs = find.InPod(op.req.Pod.UID, op.req.Volume, op.req.Plugin)
 	}
 	return op.fromRefs(refs)
+}
+
+// samePod refuses a path in one pod's directory beside the UID of another pod.
+func (op *operation) samePod(refs []node.Ref) error {
+	uid := op.req.Pod.UID
+	if len(refs) != 1 || !refs[0].Exact || uid == "" || refs[0].PodUID == "" || refs[0].PodUID == uid {
+		return nil
+	}
+	return api.Errorf(api.ErrUsage, "the path is of pod %s, and --pod-uid names %s", refs[0].PodUID, uid).At(refs[0].Path).
+		WithNext("leave --pod-uid out, or name the volume by its name: %s", act.Quote(refs[0].Volume))
 }
 
 func (op *operation) fromSpec() error {

@@ -80,6 +80,7 @@ type operation struct {
 // open finds out what the request is about, takes the locks and begins the
 // journal. A dry run does neither of the latter.
 func (o *Ops) open(ctx context.Context, verb Verb, req Request, dry bool) (*operation, error) {
+	req.Volume = o.host.PathOf(req.Volume)
 	op := &operation{Ops: o, verb: verb, req: req}
 	if err := op.check(); err != nil {
 		return nil, op.wrap(err)

@@ -183,14 +183,7 @@ func (r *Runner) locate(path string) (place, bool) {
 
 // covering is the mount that a path lies on.
 func (r *Runner) covering(path string) (mounts.Mount, bool) {
-	for p := filepath.Clean(path); ; p = filepath.Dir(p) {
-		if m, ok := r.table.Top(p); ok {
-			return m, true
-		}
-		if p == "/" {
-			return mounts.Mount{}, false
-		}
-	}
+	return r.table.Covering(path)
 }
 
 func within(path, dir string) bool {

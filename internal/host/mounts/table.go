@@ -49,6 +49,16 @@ func (t *Table) Top(p string) (Mount, bool) {
 	return t.Mounts[i], true
 }
 
+// Covering gives the mount that a lookup of the absolute path p ends on: the one on
+// p, or on the nearest directory above it. Links in p are not followed.
+func (t *Table) Covering(p string) (Mount, bool) {
+	for p = filepath.Clean(p); ; p = filepath.Dir(p) {
+		if m, ok := t.Top(p); ok || p == "/" {
+			return m, ok
+		}
+	}
+}
+
 // Visible says whether a lookup of m's mount point finds m, a mount of this
 // table. It does not where another mount lies on the same path or, made later,
 // on a directory above it.
