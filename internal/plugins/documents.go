@@ -150,6 +150,9 @@ func readError(name string, err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		next = "look for the right name: ls -l " + name
 	}
+	if e, ok := errors.AsType[*fs.PathError](err); ok {
+		err = e.Err // the input is named already
+	}
 	return badInput(name, next, "cannot be read: %w", err)
 }
 

@@ -245,7 +245,7 @@ func (r *Runner) MkdirAll(ctx context.Context, path string, perm uint32, reason 
 	for p := path; p != r.Layout.Root && len(p) > len(r.Layout.Root); p = filepath.Dir(p) {
 		e, err := r.Entry(p)
 		if err != nil {
-			return &api.Error{Op: "mkdir", Path: p, Err: err}
+			return err // it names the path and what is in the way
 		}
 		if e.Present {
 			if e.Type != safefs.Dir {
