@@ -219,7 +219,7 @@ func (op *operation) nothingThere(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := op.inTheWay(); err != nil {
+	if err := op.inTheWay(ctx); err != nil {
 		return err
 	}
 	if op.req.MustExist {
@@ -237,13 +237,13 @@ func (op *operation) nothingThere(ctx context.Context) error {
 
 // inTheWay refuses to call a volume gone while something that is no directory has
 // its name where a plugin would have put it, or lies on the way to there.
-func (op *operation) inTheWay() error {
+func (op *operation) inTheWay(ctx context.Context) error {
 	root, err := op.host.Root()
 	if err != nil {
 		return err
 	}
 	for _, p := range op.mgr.All() {
-		set, err := plugins.Where{Plugin: p, Name: op.name, PodUID: op.req.Pod.UID}.Paths(context.Background(), op.host.Layout.Root)
+		set, err := plugins.Where{Plugin: p, Name: op.name, PodUID: op.req.Pod.UID}.Paths(ctx, op.host.Layout.Root)
 		if err != nil {
 			continue // a name that this plugin's volumes cannot have
 		}
