@@ -17,7 +17,7 @@ import (
 // Target is a mount to be probed.
 type Target struct {
 	Path    string // its mount point
-	MountID int    // as mountinfo shows it; 0 is not checked
+	MountID int    // as mountinfo shows it; 0 is any path at all, whose links are followed
 	Dev     string // major:minor of its file system; "" is one of its own
 }
 
@@ -32,10 +32,14 @@ type Answer struct {
 // gives an answer for each target in the order of the targets. It ends when all
 // have answered or had their timeout, a few ms after that at the latest, or with
 // the context. A file system in which a probe, of this or of another kvol, still
-// hangs is not asked again.
+// hangs is not asked again. A context that ends sooner shortens the time-out, so
+// that what hangs is still found out and remembered.
 //
 // It does not tell a superblock that turned read-only: the mount table does.
 func (h *Helper) Probe(ctx context.Context, targets []Target, timeout time.Duration) []Answer {
+	if end, ok := ctx.Deadline(); ok {
+		timeout = min(timeout, max(time.Until(end)*3/4, time.Millisecond))
+	}
 	groups := groupByDev(targets)
 	known := h.stuckNow()
 	reqs := make([]request, 0, len(groups))
@@ -197,7 +201,11 @@ func healthJob(args []byte, _ []*os.File) (any, []*os.File, error) {
 // denies everything. Nothing is opened for reading, which could start an
 // automount.
 func health(path string, mountID uint64) error {
-	fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
+	flags := unix.O_PATH | unix.O_CLOEXEC
+	if mountID != 0 {
+		flags |= unix.O_NOFOLLOW
+	}
+	fd, err := unix.Open(path, flags, 0)
 	if err != nil {
 		return os.NewSyscallError("open", err)
 	}

@@ -164,10 +164,24 @@ func TestThreadsHaveALimit(t *testing.T) {
 	}
 }
 
+// A context that ends before the time-out: what hangs is known and remembered.
 func TestProbeEndsWithItsContext(t *testing.T) {
 	targets, _ := swallowed(t, 1)
+	h := newHelper(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
+	if got := h.Probe(ctx, targets, time.Hour); got[0].State != api.StateUnresponsive {
+		t.Error(got)
+	}
+	if h.Stuck(targets[0].Dev) == 0 {
+		t.Error("the probe that hangs is forgotten")
+	}
+}
+
+func TestProbeIsInterrupted(t *testing.T) {
+	targets, _ := swallowed(t, 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	time.AfterFunc(50*time.Millisecond, cancel)
 	if got := newHelper(t).Probe(ctx, targets, time.Hour); got[0].State != api.StateUnknown {
 		t.Error(got)
 	}

@@ -63,12 +63,12 @@ func (s stuck) alive() bool {
 func (h *Helper) stuckNow() []stuck {
 	h.mu.Lock()
 	h.memory = slices.DeleteFunc(h.memory, func(s stuck) bool { return !s.alive() })
-	known := slices.Clone(h.memory)
+	known, runDir := slices.Clone(h.memory), h.runDir
 	h.mu.Unlock()
-	if h.runDir == "" {
+	if runDir == "" {
 		return known
 	}
-	b, err := os.ReadFile(filepath.Join(h.runDir, memoName))
+	b, err := os.ReadFile(filepath.Join(runDir, memoName))
 	if err != nil {
 		return known
 	}
@@ -90,6 +90,17 @@ func decodeMemo(b []byte) []stuck {
 	return list
 }
 
+// Stuck gives the process of an abandoned probe that still hangs in the file system of
+// that device number, and keeps it busy; 0 when there is none.
+func (h *Helper) Stuck(dev string) (pid int) {
+	for _, s := range h.stuckNow() {
+		if s.Dev == dev {
+			return s.PID
+		}
+	}
+	return 0
+}
+
 // remember keeps what hangs, for this process and, best effort, in the run
 // directory. What has come back since is dropped there.
 func (h *Helper) remember(left []stuck) {
@@ -98,11 +109,12 @@ func (h *Helper) remember(left []stuck) {
 	}
 	h.mu.Lock()
 	h.memory = append(h.memory, left...)
+	runDir := h.runDir
 	h.mu.Unlock()
-	if h.runDir == "" || os.MkdirAll(h.runDir, 0o700) != nil {
+	if runDir == "" || os.MkdirAll(runDir, 0o700) != nil {
 		return
 	}
-	f, err := os.OpenFile(filepath.Join(h.runDir, memoName), os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
+	f, err := os.OpenFile(filepath.Join(runDir, memoName), os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
 	if err != nil {
 		return
 	}

@@ -89,6 +89,14 @@ func New(runDir string) *Helper {
 	return &Helper{runDir: runDir, maxThreads: 2000}
 }
 
+// RememberIn is for whoever first has to find out, with the helper, whether the run
+// directory itself answers: it is read and written without the helper.
+func (h *Helper) RememberIn(runDir string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.runDir = runDir
+}
+
 // Start starts the helper if it does not run. It need not be called; to call it
 // early, in a goroutine, hides the time that a start takes (some ms).
 func (h *Helper) Start() error {
