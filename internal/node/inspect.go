@@ -39,6 +39,9 @@ func Inspect(ctx context.Context, h *host.Host, mgr *plugins.VolumePluginMgr, su
 			WithNext("see what there is: kvol list-mounts")
 	}
 	out.Mounts = s.items(ctx, true)
+	if errors.Is(ctx.Err(), context.Canceled) {
+		return nil, ctx.Err()
+	}
 	out.Volumes = s.volumes(ctx, mgr)
 	out.Devices = s.deviceChain(out.Mounts)
 	out.Metadata = s.metadata()

@@ -39,6 +39,9 @@ func List(ctx context.Context, h *host.Host, o ListOptions) (*api.List[api.Mount
 	}
 	s.places = slices.DeleteFunc(s.places, func(p place) bool { return !o.takes(p) })
 	items := s.items(ctx, o.Probe)
+	if errors.Is(ctx.Err(), context.Canceled) {
+		return nil, ctx.Err() // half a list is none
+	}
 	items = slices.DeleteFunc(items, func(m api.Mount) bool {
 		return len(o.States) > 0 && !slices.Contains(o.States, m.State) || o.Namespace != "" && m.Namespace != o.Namespace
 	})
@@ -56,7 +59,7 @@ func (o ListOptions) takes(p place) bool {
 func (s *snapshot) items(ctx context.Context, ask bool) []api.Mount {
 	items := make([]api.Mount, len(s.places))
 	for i, p := range s.places {
-		items[i] = s.item(ctx, p, ask)
+		items[i] = s.item(p, ask)
 	}
 	if ask {
 		s.probe(ctx, items)
@@ -64,13 +67,13 @@ func (s *snapshot) items(ctx context.Context, ask bool) []api.Mount {
 	return items
 }
 
-func (s *snapshot) item(ctx context.Context, p place, ask bool) api.Mount {
+func (s *snapshot) item(p place, ask bool) api.Mount {
 	m := api.Mount{
 		Kind: p.kind, Path: p.path, Plugin: p.Plugin, Volume: p.name(), PodUID: p.PodUID,
 		Options: []string{}, Owner: api.OwnerUnknown, State: api.StateUnknown,
 	}
 	if p.mount == nil {
-		s.unmounted(ctx, &m, p, ask)
+		s.unmounted(&m, p)
 		return m
 	}
 	t := *p.mount
@@ -91,10 +94,10 @@ func (s *snapshot) item(ctx context.Context, p place, ask bool) api.Mount {
 }
 
 // unmounted tells the state of a volume that nothing is mounted on.
-func (s *snapshot) unmounted(ctx context.Context, m *api.Mount, p place, ask bool) {
+func (s *snapshot) unmounted(m *api.Mount, p place) {
 	switch {
 	case p.kind == api.KindPodDevice:
-		s.link(ctx, m, p, ask)
+		s.link(m, p)
 	case plain(p.Path):
 		m.State, m.StateReason = api.StateOK, "a plain directory by design"
 	case mayBePlain(p.Path):
@@ -129,14 +132,24 @@ func mayBePlain(p paths.Path) bool {
 	return p.Kind == paths.PodVolume && filepath.Dir(p.Plugin) != "kubernetes.io"
 }
 
-// link follows a pod's device link, in the helper: it leads out of the root.
-func (s *snapshot) link(ctx context.Context, m *api.Mount, p place, ask bool) {
+// link reads where a pod's device link leads; [snapshot.follow] goes there.
+func (s *snapshot) link(m *api.Mount, p place) {
+	m.StateReason = "not probed"
 	root, err := s.host.Root()
 	if err != nil {
 		return
 	}
-	if m.Source, err = root.Readlink(p.path); err != nil || !ask {
-		m.StateReason = "not probed"
+	if m.Source, err = root.Readlink(p.path); err != nil {
+		m.Source, m.StateReason = "", err.Error()
+	}
+}
+
+// follow says what a pod's device link leads to, which is outside of the root. a is
+// the answer of a probe that went there first, beside all others: with a link for
+// each that hangs, one time-out follows another.
+func (s *snapshot) follow(ctx context.Context, m *api.Mount, a probe.Answer) {
+	if a.State == api.StateUnresponsive {
+		m.State, m.StateReason = a.State, "what it points to does not answer: "+a.Reason
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.host.ProbeTimeout)
@@ -151,8 +164,7 @@ func (s *snapshot) link(ctx context.Context, m *api.Mount, p place, ask bool) {
 		m.StateReason = err.Error()
 	default:
 		f.Close()
-		m.Device = fmt.Sprintf("%d:%d", unix.Major(info.Rdev), unix.Minor(info.Rdev))
-		m.State = api.StateOK
+		m.State, m.StateReason, m.Device = api.StateOK, "", fmt.Sprintf("%d:%d", unix.Major(info.Rdev), unix.Minor(info.Rdev))
 		if info.Type != safefs.BlockDevice {
 			m.State, m.StateReason, m.Device = api.StateStale, "it points to a "+string(info.Type), ""
 		}
@@ -179,21 +191,31 @@ func (s *snapshot) deviceNode(m *api.Mount, p place) {
 	m.State, m.StateReason = api.StateOK, ""
 }
 
-// probe asks each file system once, through one of the paths that show it.
+// probe asks each file system once, through one of the paths that show it, and what
+// the pods' device links lead to.
 func (s *snapshot) probe(ctx context.Context, items []api.Mount) {
 	var targets []probe.Target
 	var at []int
 	for i, m := range items {
-		if m.Mounted && m.State == api.StateUnknown && m.StateReason == "" {
+		switch {
+		case m.Mounted && m.State == api.StateUnknown && m.StateReason == "":
 			targets = append(targets, probe.Target{Path: m.Path, MountID: m.MountID, Dev: m.Device})
-			at = append(at, i)
+		case !m.Mounted && m.Kind == api.KindPodDevice && m.Source != "":
+			targets = append(targets, probe.Target{Path: m.Source, Dev: "path " + m.Source})
+		default:
+			continue
 		}
+		at = append(at, i)
 	}
 	if len(targets) == 0 {
 		return
 	}
 	for k, a := range s.host.Helper.Probe(ctx, targets, s.host.ProbeTimeout) {
 		m := &items[at[k]]
+		if !m.Mounted {
+			s.follow(ctx, m, a)
+			continue
+		}
 		m.State, m.StateReason = a.State, a.Reason
 		if m.State == api.StateOK {
 			s.readOnlyUnderneath(m, *s.places[at[k]].mount)
