@@ -131,7 +131,7 @@ func (a *app) open() (*host.Host, *plugins.VolumePluginMgr, error) {
 	h, err := host.New(host.Options{
 		RootDir: a.rootDir, StateDir: a.stateDir, RunDir: a.runDir,
 		ProcRoot: a.procRoot, SysRoot: a.sysRoot, DevRoot: a.devRoot, NodeName: a.nodeName,
-		LockTimeout: a.lockTimeout, ProbeTimeout: a.probeTimeout,
+		LockTimeout: a.lockTimeout, ProbeTimeout: a.probeTimeout, Deadline: a.deadline.Add(-grace),
 		Warn: func(s string) { a.log.Warn(s) },
 	})
 	if err != nil {

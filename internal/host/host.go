@@ -6,6 +6,8 @@
 package host
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -37,6 +39,7 @@ type Options struct {
 
 	LockTimeout  time.Duration // 10 s
 	ProbeTimeout time.Duration // 1 s
+	Deadline     time.Time     // when all has to be over; none
 
 	Warn func(string) // nil drops warnings
 }
@@ -51,6 +54,7 @@ type Host struct {
 
 	root       *safefs.Root
 	state, run *safefs.Root
+	runErr     error // the run directory does not answer
 }
 
 // Main serves as the helper process if this process was started as one, and
@@ -86,14 +90,21 @@ func New(o Options) (*Host, error) {
 				WithNext("give it from the root of the file system on: %s /…", dir.flag)
 		}
 	}
-	helper := probe.New(o.RunDir)
+	helper := probe.New("")
 	h := &Host{
 		Options: o,
 		Exec:    exec.New(exec.Options{}),
 		Helper:  helper,
 		Devices: devices.New(o.SysRoot, o.DevRoot, o.ProcRoot, helper),
 	}
-	var err error
+	if h.runErr = h.answers(o.RunDir); h.runErr == nil {
+		helper.RememberIn(o.RunDir)
+	}
+	err := h.answers(o.RootDir, filepath.Join(o.RootDir, "pods"), filepath.Join(o.RootDir, "plugins"))
+	if err != nil {
+		helper.Close()
+		return nil, err
+	}
 	if h.root, err = safefs.OpenLayout(o.RootDir); err != nil {
 		if !errors.Is(err, api.ErrNotFound) {
 			helper.Close()
@@ -105,6 +116,30 @@ func New(o Options) (*Host, error) {
 	}
 	h.Layout, err = paths.New(h.root.Path())
 	return h, err
+}
+
+// answers asks the helper whether directories that this process itself is going to
+// work in answer: a file system that does not, below one of them, would keep the
+// process for ever. One that is not there, or is broken in another way, shows when
+// it is opened.
+func (h *Host) answers(dirs ...string) error {
+	targets := make([]probe.Target, len(dirs))
+	for i, dir := range dirs {
+		targets[i] = probe.Target{Path: dir, Dev: "path " + dir}
+	}
+	end := time.Now().Add(2 * h.ProbeTimeout)
+	if !h.Deadline.IsZero() && h.Deadline.Before(end) {
+		end = h.Deadline
+	}
+	ctx, cancel := context.WithDeadline(context.Background(), end)
+	defer cancel()
+	for i, a := range h.Helper.Probe(ctx, targets, h.ProbeTimeout) {
+		if a.State == api.StateUnresponsive {
+			return api.Errorf(api.ErrTimeout, "its file system does not answer: %s", a.Reason).At(dirs[i]).
+				WithNext("see what it is: findmnt --target %s; or name another directory", act.Quote(dirs[i]))
+		}
+	}
+	return nil
 }
 
 // notRoot says what is wrong with the root directory that was named; what the
@@ -171,10 +206,10 @@ func (h *Host) Mounts() (*mounts.Table, error) {
 // OwnRun opens, and makes where it is missing, the directory of the locks.
 func (h *Host) OwnRun() (*safefs.Root, error) {
 	var err error
-	if h.run == nil {
+	if h.run == nil && h.runErr == nil {
 		h.run, err = safefs.OwnDir(h.RunDir)
 	}
-	return h.run, err
+	return h.run, cmp.Or(h.runErr, err)
 }
 
 // OwnState opens, and makes where it is missing, the directory of the journal. It
@@ -182,7 +217,18 @@ func (h *Host) OwnRun() (*safefs.Root, error) {
 func (h *Host) OwnState() (*safefs.Root, error) {
 	var err error
 	if h.state == nil {
-		h.state, err = safefs.OwnDir(h.StateDir)
+		if err = h.answers(h.StateDir); err == nil {
+			h.state, err = safefs.OwnDir(h.StateDir)
+		}
 	}
 	return h.state, err
+}
+
+// ReadOwn opens the state or the run directory for those who only read: it is not
+// made. It is the caller's to close.
+func (h *Host) ReadOwn(dir string) (*safefs.Root, error) {
+	if err := h.answers(dir); err != nil {
+		return nil, err
+	}
+	return safefs.OpenOwn(dir)
 }

@@ -40,7 +40,7 @@ func (o *Ops) History(_ context.Context, f HistoryFilter) (*api.List[api.Operati
 func (o *Ops) entries() ([]api.Entry, []string, error) {
 	var dirs []*safefs.Root
 	for _, path := range []string{o.host.StateDir, o.host.RunDir} {
-		dir, err := safefs.OpenOwn(path)
+		dir, err := o.host.ReadOwn(path)
 		if errors.Is(err, api.ErrNotFound) {
 			continue // nothing was ever written there
 		}

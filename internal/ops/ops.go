@@ -97,7 +97,7 @@ func (o *Ops) open(ctx context.Context, verb Verb, req Request, dry bool) (*oper
 		DryRun: dry, Lazy: req.Lazy, ForceUmount: req.ForceUmount, Hook: o.Hook, Warn: o.host.Warn,
 	}
 	if dry {
-		if conf.State, err = safefs.OpenOwn(o.host.StateDir); err != nil {
+		if conf.State, err = o.host.ReadOwn(o.host.StateDir); err != nil {
 			conf.State = nil // nothing was ever written there
 		}
 		op.dryState = conf.State
