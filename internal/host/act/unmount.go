@@ -131,6 +131,12 @@ func (r *Runner) topID(path string) (uint64, error) {
 func (r *Runner) unmountBusy(path string) error {
 	e := api.Errorf(api.ErrBusy, "the mount is in use, so it was left as it is").At(path).
 		WithNext("see who uses it: fuser -vm %s", Quote(path))
+	if top, ok := r.table.Top(path); ok {
+		if pid := r.Helper.Stuck(top.Device()); pid != 0 {
+			e.Details = append(e.Details, fmt.Sprintf("kvol's own look at it still waits for an answer (process %d): its storage does not answer, and that keeps it busy", pid))
+			e = e.WithNext("make the storage answer, or end its daemon, and run the same command again; --lazy is there for storage that never will")
+		}
+	}
 	for _, m := range r.table.Under(path) {
 		if m.MountPoint != path {
 			e.Details = append(e.Details, fmt.Sprintf("%s is mounted inside of it", m.MountPoint))
