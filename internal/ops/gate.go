@@ -85,7 +85,7 @@ func (op *operation) globallyMounted() ([]string, error) {
 // when this operation began, from other mount namespaces that still have it, and,
 // where nothing else tells, from what kvol itself mounted last under that name.
 func (op *operation) devices(ctx context.Context) ([]string, error) {
-	out := append(slices.Clone(op.begunWith), op.elsewhere()...)
+	out := append(slices.Clone(op.begunWith), op.elsewhere(ctx)...)
 	if op.req.Spec != nil {
 		dev, err := op.specDevice(ctx)
 		if err != nil {
@@ -189,8 +189,8 @@ func (op *operation) specDevice(ctx context.Context) (string, error) {
 
 // elsewhere looks for the volume's global mount in every mount namespace. A table that
 // cannot be read is no proof of anything here; the look for holders says so.
-func (op *operation) elsewhere() []string {
-	set := op.paths()
+func (op *operation) elsewhere(ctx context.Context) []string {
+	set := op.paths(ctx)
 	if set.GlobalMountPath == "" {
 		return nil
 	}

@@ -218,7 +218,7 @@ func (op *operation) carryOut(ctx context.Context) error {
 	for _, rung := range rungs[op.verb] {
 		before := len(op.run.Steps())
 		skipped, err := do[rung](ctx)
-		op.result(rung, skipped, err, op.run.Steps()[before:])
+		op.result(ctx, rung, skipped, err, op.run.Steps()[before:])
 		if err != nil {
 			return op.wrap(err)
 		}
@@ -229,10 +229,10 @@ func (op *operation) carryOut(ctx context.Context) error {
 	return nil
 }
 
-func (op *operation) result(rung Verb, skipped string, err error, steps []api.Step) {
+func (op *operation) result(ctx context.Context, rung Verb, skipped string, err error, steps []api.Step) {
 	r := api.Result{
 		Op: string(rung), Plugin: op.plugin.GetPluginName(), Volume: op.name, PodUID: op.req.Pod.UID,
-		Paths: op.paths(), DevicePath: op.device, Reason: skipped, Steps: append([]api.Step{}, steps...),
+		Paths: op.paths(ctx), DevicePath: op.device, Reason: skipped, Steps: append([]api.Step{}, steps...),
 	}
 	switch {
 	case errors.Is(err, api.ErrUncertain), errors.Is(err, api.ErrTimeout):
@@ -252,8 +252,8 @@ func (op *operation) result(rung Verb, skipped string, err error, steps []api.St
 }
 
 // paths are the volume's places on this node, by its name.
-func (op *operation) paths() api.PathSet {
-	set, err := op.where().Paths(context.Background(), op.host.Layout.Root)
+func (op *operation) paths(ctx context.Context) api.PathSet {
+	set, err := op.where().Paths(ctx, op.host.Layout.Root)
 	if err != nil {
 		op.host.Warn(err.Error())
 	}

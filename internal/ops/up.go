@@ -59,7 +59,7 @@ func (o *Ops) CheckAttached(ctx context.Context, req Request) (*api.List[api.Res
 		return none, op.wrap(err)
 	}
 	r := api.Result{
-		Op: "attach --check", Plugin: op.plugin.GetPluginName(), Volume: op.name, Paths: op.paths(),
+		Op: "attach --check", Plugin: op.plugin.GetPluginName(), Volume: op.name, Paths: op.paths(ctx),
 		Outcome: api.OutcomeAlready, Steps: []api.Step{},
 	}
 	p, err := op.attachable()

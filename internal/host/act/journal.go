@@ -162,7 +162,7 @@ func (o *Operation) Outcome(s api.Step, value string, err error) {
 	if value != "" {
 		e.Args = []string{value}
 	}
-	o.write(e)
+	_ = o.write(e) // it has warned; what was done is done
 }
 
 // End records how the command ended, and puts the journal on disk.

@@ -18,10 +18,6 @@ func FuzzParse(f *testing.F) {
 	f.Add("1 2 3:4 / / rw - a b rw,c=\"d,e\"\n2 1 3:4 // / rw  - a - \\")
 	f.Fuzz(func(t *testing.T, text string) {
 		const good = "4242 1 0:77 /g\\040g /good rw - tmpfs good rw"
-		count := strings.Count(text, "\n")
-		if !strings.HasSuffix(text, "\n") {
-			count++ // good ends this line, or stands alone
-		}
 		for _, table := range []string{good + "\n" + text + "\n" + good + "\n", text + "\n" + good + "\n", good + "\n" + text} {
 			got := parse(t, table)
 			if !slices.ContainsFunc(got.Mounts, func(m Mount) bool { return m.ID == 4242 && m.MountPoint == "/good" && m.Root == "/g g" }) {

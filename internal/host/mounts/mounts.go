@@ -151,7 +151,7 @@ func (d descriptor) Read(b []byte) (int, error) {
 
 func retry(call func() (int, error)) (int, error) {
 	for {
-		if n, err := call(); err != unix.EINTR {
+		if n, err := call(); !errors.Is(err, unix.EINTR) {
 			return n, err
 		}
 	}

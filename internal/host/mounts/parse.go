@@ -27,7 +27,7 @@ func Parse(r io.Reader) (*Table, error) {
 	in := lines{r: bufio.NewReaderSize(r, 64<<10)}
 	for n := 1; ; n++ {
 		line, err := in.next()
-		if err == io.EOF && len(line) == 0 {
+		if errors.Is(err, io.EOF) && len(line) == 0 {
 			t.Mounts = slices.Concat(p.mounts...)
 			return t, nil
 		}
@@ -36,7 +36,7 @@ func Parse(r io.Reader) (*Table, error) {
 		case err == nil:
 			m, err = p.mount(line)
 		case errors.Is(err, errTooLong):
-		case err == io.EOF:
+		case errors.Is(err, io.EOF):
 			// The kernel ends every line, so this one is cut. What is left of it may
 			// still tell that something is mounted there.
 			if m, err = p.mount(line); err == nil {
@@ -79,7 +79,7 @@ type lines struct {
 // stream that does not end in a newline.
 func (l *lines) next() ([]byte, error) {
 	line, err := l.r.ReadSlice('\n')
-	if err != bufio.ErrBufferFull {
+	if !errors.Is(err, bufio.ErrBufferFull) {
 		return bytes.TrimSuffix(line, []byte("\n")), err
 	}
 	l.long = l.long[:0]
@@ -88,12 +88,12 @@ func (l *lines) next() ([]byte, error) {
 		if tooLong = tooLong || len(l.long)+len(line) > maxLine; !tooLong {
 			l.long = append(l.long, line...)
 		}
-		if err != bufio.ErrBufferFull {
+		if !errors.Is(err, bufio.ErrBufferFull) {
 			break
 		}
 		line, err = l.r.ReadSlice('\n')
 	}
-	if tooLong && (err == nil || err == io.EOF) {
+	if tooLong && (err == nil || errors.Is(err, io.EOF)) {
 		err = errTooLong
 	}
 	return bytes.TrimSuffix(l.long, []byte("\n")), err

@@ -112,7 +112,7 @@ func TestInTheWay(t *testing.T) {
 					free = func() {}
 				}
 				eachWay(t, func(t *testing.T, opt Option) {
-					if depth == 0 && obstacle.want != fs.ErrNotExist {
+					if depth == 0 && !errors.Is(obstacle.want, fs.ErrNotExist) {
 						_, err := OpenLayout(s.root, opt)
 						wantErr(t, err, obstacle.want, s.elem)
 						return
@@ -120,14 +120,14 @@ func TestInTheWay(t *testing.T) {
 					r := openRoots(t, s.root, opt)
 					before := testutil.Tree(t, dir)
 					for _, op := range operations {
-						if op.name == "MkdirAll" && obstacle.want == fs.ErrNotExist {
+						if op.name == "MkdirAll" && errors.Is(obstacle.want, fs.ErrNotExist) {
 							continue // makes what is missing
 						}
 						var err error
 						within(t, op.name, free, func() { err = r.do(op, leaf) })
 						wantErr(t, err, obstacle.want, filepath.Join(s.root, leaf))
 						kind := api.ErrRefused
-						if obstacle.want == fs.ErrNotExist {
+						if errors.Is(obstacle.want, fs.ErrNotExist) {
 							kind = api.ErrNotFound
 						} else if !strings.Contains(err.Error(), s.elem+" is a ") {
 							t.Errorf("%s: %q does not name what is in the way", op.name, err)
