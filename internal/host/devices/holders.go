@@ -28,6 +28,10 @@ type Holder struct {
 	Detail  string
 }
 
+// NodeBind is the detail of a mount that is a bind of the device's node: as
+// containers have it, and the kubelet for a raw block volume.
+const NodeBind = "a bind of the device node"
+
 // String says it in one line for the details of an error.
 func (h Holder) String() string {
 	s := h.Type
@@ -57,7 +61,11 @@ func (h Holder) String() string {
 // raw block this look is the only one. The error says what could not be looked at;
 // the holders found are given also then.
 func (d *Devices) Holders(ctx context.Context, dev Device) ([]Holder, error) {
+	same, errSame := d.SameFile(ctx, dev)
 	set := d.withPartitions(dev)
+	for _, s := range same {
+		set = append(set, d.withPartitions(s)...)
+	}
 	var out []Holder
 	for _, s := range set {
 		for _, name := range s.Holders {
@@ -66,10 +74,10 @@ func (d *Devices) Holders(ctx context.Context, dev Device) ([]Holder, error) {
 	}
 	swaps, errSwap := d.swaps(set)
 	mounted, errMounts := d.mounts(set)
-	loops, errLoops := d.loopsOver(ctx, set)
+	loops, errLoops := d.LoopsOver(ctx, set...)
 	openers, errOpeners := d.openers(ctx, set)
 	out = slices.Concat(out, swaps, mounted, d.superblocks(set, mounted), loops, openers)
-	if err := errors.Join(errSwap, errMounts, errLoops, errOpeners); err != nil {
+	if err := errors.Join(errSame, errSwap, errMounts, errLoops, errOpeners); err != nil {
 		return out, fmt.Errorf("holders of %s: %w", dev.Path, err)
 	}
 	return out, nil
@@ -190,7 +198,7 @@ func (d *Devices) uses(m mounts.Mount, set []Device) (detail string, ok bool) {
 		case m.FSType == "btrfs" && m.Major == 0 && slices.Contains(d.btrfsOf(m.Source), s.Name):
 			return "btrfs on " + s.Path, true
 		case m.FSType == "devtmpfs" && m.Root == "/"+s.Name:
-			return "a bind of the device node", true
+			return NodeBind, true
 		}
 	}
 	return "", false
@@ -219,7 +227,7 @@ func (d *Devices) btrfsOf(source string) []string {
 // mount table shows them: mounted in a namespace without a process, or detached
 // lazily and still in use.
 func (d *Devices) superblocks(set []Device, mounted []Holder) []Holder {
-	if slices.ContainsFunc(mounted, func(h Holder) bool { return h.Detail != "a bind of the device node" }) {
+	if slices.ContainsFunc(mounted, func(h Holder) bool { return h.Detail != NodeBind }) {
 		return nil
 	}
 	var out []Holder
@@ -235,54 +243,6 @@ func (d *Devices) superblocks(set []Device, mounted []Holder) []Holder {
 		}
 	}
 	return out
-}
-
-// loopsOver finds loop devices whose backing file is a node of one of set: the
-// lock that the kubelet holds on a raw block volume. Its path says little (it is
-// any bind of the node), so every loop device is asked for the number behind it.
-func (d *Devices) loopsOver(ctx context.Context, set []Device) ([]Holder, error) {
-	loops, err := d.Loops()
-	if err != nil || len(loops) == 0 {
-		return nil, err
-	}
-	paths := make([]string, len(loops))
-	for i, l := range loops {
-		paths[i] = l.Path
-	}
-	var rdevs []uint64
-	if _, err := d.Helper.Call(ctx, jobBackings, paths, nil, &rdevs); err != nil {
-		return nil, fmt.Errorf("loop devices: %w", err)
-	}
-	var out []Holder
-	for i, l := range loops {
-		for _, s := range set {
-			if i < len(rdevs) && rdevs[i] == s.rdev() {
-				out = append(out, Holder{Type: "loop", Path: l.Path, Detail: "over " + l.Backing})
-			}
-		}
-	}
-	return out, nil
-}
-
-// backingsJob gives for each loop device the number of the device that backs it;
-// 0 where that is a file or the loop device is detached meanwhile.
-func backingsJob(raw []byte, _ []*os.File) (any, []*os.File, error) {
-	var paths []string
-	if err := json.Unmarshal(raw, &paths); err != nil {
-		return nil, nil, err
-	}
-	out := make([]uint64, len(paths))
-	for i, p := range paths {
-		fd, err := openLoop(p, unix.O_RDONLY)
-		if err != nil {
-			return nil, nil, err
-		}
-		if info, err := unix.IoctlLoopGetStatus64(fd); err == nil {
-			out[i] = info.Rdevice
-		}
-		unix.Close(fd)
-	}
-	return out, nil, nil
 }
 
 type openersArgs struct {
