@@ -153,10 +153,12 @@ func (op *operation) whose(path string) string {
 }
 
 // inUse refuses, or in a teardown skips: the rest of the way down is for the last
-// pod that uses the volume.
+// pod that uses the volume. That it is still in the pod that it was taken from is no
+// reason to skip.
 func (op *operation) inUse(path string, users []string) (string, error) {
 	inPods := !slices.ContainsFunc(users, func(u string) bool { return !strings.HasPrefix(u, "pod ") })
-	if op.verb == Teardown && inPods {
+	own := slices.ContainsFunc(users, func(u string) bool { return strings.HasPrefix(u, "pod "+op.req.Pod.UID+" ") })
+	if op.verb == Teardown && inPods && !own {
 		return "it is still published: " + strings.Join(users, ", "), nil
 	}
 	e := api.Errorf(api.ErrBusy, "the volume is still in use").At(path)

@@ -285,7 +285,11 @@ func (op *operation) claim(ctx context.Context, dev *devices.Handle) error {
 
 // holder names a holder and, where its path tells, the pod that it is of.
 func (op *operation) holder(h devices.Holder) string {
-	if at := op.host.Layout.Parse(filepath.Clean(h.Path)); at.PodUID != "" {
+	path := filepath.Clean(h.Path)
+	if h.Type == "loop" {
+		path = strings.TrimPrefix(h.Detail, "over ") // its own name says nothing
+	}
+	if at := op.host.Layout.Parse(path); at.PodUID != "" {
 		return h.String() + " (pod " + at.PodUID + ")"
 	}
 	return h.String()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -154,6 +155,41 @@ func (op *operation) fromRefs(refs []node.Ref) error {
 	}
 	op.plugin = plugin
 	return nil
+}
+
+// otherMode refuses a file whose volumeMode is not what the volume has on this
+// node: as a file system nothing of it would be found, and as both it is damaged.
+func (op *operation) otherMode() error {
+	if op.req.Spec == nil || op.verb == Attach || op.verb == Detach {
+		return nil
+	}
+	where := op.where()
+	where.Block = !op.block
+	set, err := where.Paths(context.Background(), op.host.Layout.Root)
+	if err != nil {
+		return nil // the plugin has no such volumes
+	}
+	at := ""
+	for _, path := range []string{set.GlobalMountPath, set.PodVolumePath} {
+		if _, mounted := op.run.Table().Top(path); mounted && path != "" {
+			at = path
+		}
+	}
+	if set.GlobalMapPath != "" {
+		names, err := op.run.Names(set.GlobalMapPath)
+		if err != nil {
+			return err
+		}
+		if len(names) > 0 {
+			at = filepath.Join(set.GlobalMapPath, names[0])
+		}
+	}
+	if at == "" {
+		return nil
+	}
+	mode := map[bool]string{true: "Block", false: "Filesystem"}
+	return api.Errorf(api.ErrRefused, "the file says volumeMode %s, and on this node the volume is up as %s", mode[op.block], mode[!op.block]).At(at).
+		WithNext("take it down by its name, without -f: kvol teardown %s --pod-uid UID; or correct volumeMode", act.Quote(op.name))
 }
 
 // fromHistory takes the plugin that kvol itself last used for a volume of this

@@ -107,22 +107,37 @@ func (o *Ops) open(ctx context.Context, verb Verb, req Request, dry bool) (*oper
 			return nil, op.wrap(err)
 		}
 	}
-	if op.run, err = act.NewRunner(conf); err != nil {
+	if op.run, err = act.NewRunner(conf); err == nil && !needsSpec[verb] {
+		err = op.lookAgain(ctx)
+	}
+	if err != nil {
+		op.journal.End(api.OutcomeFailed, err)
 		op.close()
 		return nil, op.wrap(err)
 	}
-	// What was found before the locks were taken may be gone. The verbs that bring a
-	// volume up look at its own places only.
-	if !needsSpec[verb] {
-		if op.find, err = node.NewFind(o.host); err != nil {
-			op.close()
-			return nil, op.wrap(err)
-		}
-		if op.plugin != nil {
-			op.begunWith = op.nodeDevices()
+	return op, nil
+}
+
+// lookAgain looks at the node with the locks held: what was found before may be
+// gone, and another kvol that was waited for may have brought the volume up. The
+// verbs that do that look at its own places only.
+func (op *operation) lookAgain(ctx context.Context) error {
+	var err error
+	if op.locks == nil || op.req.Spec != nil {
+		op.find, err = node.NewFind(op.host)
+	} else {
+		name := op.name
+		op.plugin, op.block = nil, false
+		if err = op.identify(ctx); err == nil && op.name != name {
+			err = api.Errorf(api.ErrUncertain, "it was of volume %s and is of volume %s now", name, op.name).At(op.req.Volume).
+				WithNext("run the same command again")
 		}
 	}
-	return op, nil
+	if err == nil && op.plugin != nil {
+		op.journal.Volume(op.plugin.GetPluginName(), op.name)
+		op.begunWith = op.nodeDevices()
+	}
+	return err
 }
 
 // begin takes the locks, root before volume, and opens the journal.
@@ -210,6 +225,9 @@ var rungs = map[Verb][]Verb{
 func (op *operation) carryOut(ctx context.Context) error {
 	if op.plugin == nil {
 		return op.wrap(op.nothingThere(ctx))
+	}
+	if err := op.otherMode(); err != nil {
+		return op.wrap(err)
 	}
 	do := map[Verb]func(context.Context) (skipped string, err error){
 		Attach: op.attach, MountDevice: op.mountDevice, Publish: op.publish,

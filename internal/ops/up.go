@@ -122,6 +122,11 @@ func (op *operation) mountDevice(ctx context.Context) (string, error) {
 	if err := op.lockSpecDevice(ctx); err != nil {
 		return "", err
 	}
+	if _, mounted := op.run.Table().Top(path); !mounted {
+		if err := op.notMapped(ctx, op.device); err != nil {
+			return "", err
+		}
+	}
 	return "", d.MountDevice(ctx, op.run, op.req.Spec, act.Known(op.device), path, plugins.DeviceMounterArgs{Format: op.req.Format})
 }
 
@@ -129,7 +134,7 @@ func (op *operation) mountDevice(ctx context.Context) (string, error) {
 // one disk, and only one of two kvols may look whether it is blank.
 func (op *operation) lockSpecDevice(ctx context.Context) error {
 	dev, err := op.specDevice(ctx)
-	if err != nil || dev == "" || op.locks == nil {
+	if err != nil || dev == "" {
 		return err
 	}
 	src, err := op.run.Source(ctx, dev)
@@ -137,6 +142,9 @@ func (op *operation) lockSpecDevice(ctx context.Context) error {
 		return err
 	}
 	op.device = src.Path
+	if op.locks == nil {
+		return nil
+	}
 	return op.locks.Take(ctx, act.LockDevice, src.Device(), false)
 }
 
@@ -200,6 +208,11 @@ func (op *operation) mapDevice(ctx context.Context) error {
 	text, known := dev.Text()
 	if !known {
 		return api.Errorf(api.ErrNotSupported, "a device that is not attached yet cannot be planned to be mapped")
+	}
+	if _, mapped := op.run.Table().Top(target); !mapped {
+		if err := op.notMounted(ctx, text); err != nil {
+			return err
+		}
 	}
 	return op.mapAt(ctx, text, target, link)
 }

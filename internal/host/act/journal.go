@@ -167,6 +167,9 @@ func (o *Operation) Outcome(s api.Step, value string, err error) {
 
 // End records how the command ended, and puts the journal on disk.
 func (o *Operation) End(result api.Outcome, err error) {
+	if o == nil {
+		return
+	}
 	e := api.Entry{Phase: "end", Outcome: string(result)}
 	if err != nil {
 		e.Error = err.Error()
