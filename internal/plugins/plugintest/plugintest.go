@@ -81,7 +81,9 @@ func suite() (all []check) {
 // Run enters a plugin into the suite.
 func Run(t *testing.T, c Case) {
 	testutil.Root(t)
-	c.checkSkips(t)
+	if c.checkSkips(t); t.Failed() {
+		return
+	}
 	for _, ch := range suite() {
 		t.Run(ch.name, func(t *testing.T) {
 			if ch.plugin != nil {

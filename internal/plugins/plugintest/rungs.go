@@ -187,8 +187,9 @@ func checkForeignMount(t *T, c *Case, ex Example) {
 	if !ok {
 		return
 	}
-	n.ok("set up", n.up(podB, way{}))
-	stray, storage, inner := filepath.Join(n.root, "stray"), filepath.Join(n.storage(), "stray"), filepath.Join(n.target(podB), "inner")
+	n.ok("set up", n.up(podA, way{}))
+	n.ok("set up in another pod", n.up(podB, way{}))
+	stray, storage, inner := filepath.Join(n.root, "stray"), filepath.Join(n.storage(), "stray"), filepath.Join(n.target(podA), "inner")
 	for _, dir := range []string{stray, storage, inner} {
 		n.mkdirAll(dir)
 		testutil.Tmpfs(t, dir)

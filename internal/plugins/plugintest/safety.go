@@ -64,6 +64,10 @@ func checkSomethingElse(t *T, c *Case, ex Example) {
 		n.put(filepath.Join(dir, "data"))
 		for _, w := range []way{{dryRun: true}, {}} {
 			n.refused("set up where something else is mounted", n.up(podA, w), api.ErrRefused)
+			if dir == n.global() {
+				out := n.do("mount-device", w, func(ctx context.Context, run *act.Runner) error { return n.stage(ctx, run, podA) })
+				n.refused("mount device where something else is mounted", out, api.ErrRefused)
+			}
 			n.refused("publish alone", n.publish(podA, w), api.ErrRefused, api.ErrNotMounted)
 		}
 		if got := n.mounts(dir); got != 1 {
