@@ -29,7 +29,7 @@ func TestInTheMiddleOfMkfs(t *testing.T) {
 	for _, c := range []struct {
 		fs   string
 		step int
-	}{{"ext4", 29}, {"xfs", 9}, {"btrfs", 23}} {
+	}{{"ext4", 41}, {"xfs", 19}, {"btrfs", 23}} {
 		t.Run(c.fs, func(t *testing.T) {
 			n := newNode(t, mode{fs: c.fs, blank: true})
 			if allPoints {
@@ -198,7 +198,7 @@ func runUntil(n int, path string, args []string) error {
 		if ws.Signaled() {
 			return fmt.Errorf("mkfs ended by %v", ws.Signal())
 		}
-		nr, err := syscallNumber(pid)
+		nr, _, err := entered(pid)
 		if err != nil {
 			return err
 		}

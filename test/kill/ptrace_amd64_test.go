@@ -2,8 +2,9 @@ package kill
 
 import "golang.org/x/sys/unix"
 
-func syscallNumber(pid int) (uint64, error) {
+// entered is the system call that a traced thread is entering, with its arguments.
+func entered(tid int) (nr uint64, args [3]uint64, err error) {
 	var regs unix.PtraceRegs
-	err := unix.PtraceGetRegs(pid, &regs)
-	return regs.Orig_rax, err
+	err = unix.PtraceGetRegs(tid, &regs)
+	return regs.Orig_rax, [3]uint64{regs.Rdi, regs.Rsi, regs.Rdx}, err
 }

@@ -2,9 +2,10 @@ package kill
 
 import "golang.org/x/sys/unix"
 
-func syscallNumber(pid int) (uint64, error) {
+// entered is the system call that a traced thread is entering, with its arguments.
+func entered(tid int) (nr uint64, args [3]uint64, err error) {
 	var regs unix.PtraceRegsArm64
 	const prStatus = 1 // NT_PRSTATUS of elf.h; arm64 has no PTRACE_GETREGS
-	err := unix.PtraceGetRegSetArm64(pid, prStatus, &regs)
-	return regs.Regs[8], err
+	err = unix.PtraceGetRegSetArm64(tid, prStatus, &regs)
+	return regs.Regs[8], [3]uint64(regs.Regs[:3]), err
 }
