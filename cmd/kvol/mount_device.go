@@ -1,12 +1,9 @@
 package main
 
 import (
-	"context"
-
 	"github.com/kvol/kvol/internal/ops"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 )
 
 const mountDeviceLong = `Mounts the volume's file system once on this node, at its global mount, from which
@@ -19,43 +16,10 @@ const mountDeviceExample = `  # what would be done, as a script for bash
   # the disk is new: make the file system that the PV names
   kvol mount-device -f pv.yaml --format`
 
-type mountDeviceOptions struct {
-	volumeOptions
-	dryRun bool
-	format bool
-}
-
 func newMountDeviceCmd(a *app) *cobra.Command {
-	o := &mountDeviceOptions{}
-	cmd := &cobra.Command{
-		Use:     "mount-device -f FILE",
-		Short:   "Make a volume's global mount",
-		Long:    mountDeviceLong + exitCodes(verbCodes...),
-		Example: mountDeviceExample,
-		GroupID: lifecycle,
-		Args:    noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := o.needsFiles(); err != nil {
-				return err
-			}
-			return a.do(cmd, slowLimit, o)
-		},
-	}
-	o.addFlags(cmd.Flags())
+	cmd, o := a.upCmd(ops.MountDevice, slowLimit)
+	cmd.Use, cmd.Short = "mount-device -f FILE", "Make a volume's global mount"
+	cmd.Long, cmd.Example = mountDeviceLong+cmd.Long, mountDeviceExample
+	o.addFormat(cmd.Flags())
 	return cmd
-}
-
-func (o *mountDeviceOptions) addFlags(f *pflag.FlagSet) {
-	o.addSpecFlags(f)
-	f.BoolVar(&o.dryRun, "dry-run", false, "show the steps and do nothing")
-	f.BoolVar(&o.format, "format", false, "make a file system on a device that is proven blank")
-}
-
-func (o *mountDeviceOptions) run(ctx context.Context, a *app) error {
-	req, err := o.request(ctx, a)
-	if err != nil {
-		return err
-	}
-	req.Format = o.format
-	return a.verb(ctx, ops.MountDevice, req, o.dryRun)
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/kvol/kvol/internal/api"
+	"github.com/kvol/kvol/internal/ops"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/pflag"
@@ -25,22 +26,22 @@ func parse(t *testing.T, line string) (got runner, a *app, code int, stderr stri
 
 func TestWordsParse(t *testing.T) {
 	for line, want := range map[string]runner{
-		"attach -f a.yaml -f - --volume data --check": &attachOptions{
+		"attach -f a.yaml -f - --volume data --check": &verbOptions{verb: ops.Attach,
 			volumeOptions: volumeOptions{files: []string{"a.yaml", "-"}, volume: "data"}, check: true},
-		"attach --filename a.yaml --dry-run": &attachOptions{volumeOptions: volumeOptions{files: []string{"a.yaml"}}, dryRun: true},
-		"detach data --plugin kubernetes.io/local --must-exist": &detachOptions{
+		"attach --filename a.yaml --dry-run": &verbOptions{verb: ops.Attach, volumeOptions: volumeOptions{files: []string{"a.yaml"}}, dryRun: true},
+		"detach data --plugin kubernetes.io/local --must-exist": &verbOptions{verb: ops.Detach,
 			volumeOptions: volumeOptions{volume: "data", plugin: "kubernetes.io/local"}, mustExist: true},
-		"detach --volume data":       &detachOptions{volumeOptions: volumeOptions{volume: "data"}},
-		"mount-device -f a --format": &mountDeviceOptions{volumeOptions: volumeOptions{files: []string{"a"}}, format: true},
-		"unmount-device data --lazy --force-umount --dry-run": &unmountDeviceOptions{
+		"detach --volume data":       &verbOptions{verb: ops.Detach, volumeOptions: volumeOptions{volume: "data"}},
+		"mount-device -f a --format": &verbOptions{verb: ops.MountDevice, volumeOptions: volumeOptions{files: []string{"a"}}, format: true},
+		"unmount-device data --lazy --force-umount --dry-run": &verbOptions{verb: ops.UnmountDevice,
 			volumeOptions: volumeOptions{volume: "data"}, lazy: true, forceUmount: true, dryRun: true},
-		"publish -f a --pod-uid u": &publishOptions{volumeOptions: volumeOptions{needsPod: true, files: []string{"a"}, podUID: "u"}},
-		"unpublish data --pod-uid u --must-exist": &unpublishOptions{
+		"publish -f a --pod-uid u": &verbOptions{verb: ops.Publish, volumeOptions: volumeOptions{needsPod: true, files: []string{"a"}, podUID: "u"}},
+		"unpublish data --pod-uid u --must-exist": &verbOptions{verb: ops.Unpublish,
 			volumeOptions: volumeOptions{needsPod: true, volume: "data", podUID: "u"}, mustExist: true},
-		"unpublish -f a,b": &unpublishOptions{volumeOptions: volumeOptions{needsPod: true, files: []string{"a,b"}}},
-		"setup -f a --format --pod-uid u --dry-run": &setupOptions{
+		"unpublish -f a,b": &verbOptions{verb: ops.Unpublish, volumeOptions: volumeOptions{needsPod: true, files: []string{"a,b"}}},
+		"setup -f a --format --pod-uid u --dry-run": &verbOptions{verb: ops.Setup,
 			volumeOptions: volumeOptions{needsPod: true, files: []string{"a"}, podUID: "u"}, format: true, dryRun: true},
-		"teardown data --pod-uid u --lazy": &teardownOptions{
+		"teardown data --pod-uid u --lazy": &verbOptions{verb: ops.Teardown,
 			volumeOptions: volumeOptions{needsPod: true, volume: "data", podUID: "u"}, lazy: true},
 		"paths /a b":            &pathsOptions{paths: []string{"/a", "b"}},
 		"paths -f a --plugin p": &pathsOptions{volumeOptions: volumeOptions{files: []string{"a"}, plugin: "p"}, paths: []string{}},
@@ -61,8 +62,7 @@ func TestWordsParse(t *testing.T) {
 				t.Fatalf("exit code %d: %s", code, stderr)
 			}
 			opts := cmp.Options{
-				cmp.AllowUnexported(attachOptions{}, detachOptions{}, mountDeviceOptions{}, unmountDeviceOptions{}, publishOptions{},
-					unpublishOptions{}, setupOptions{}, teardownOptions{}, pathsOptions{}, listMountsOptions{}, inspectOptions{},
+				cmp.AllowUnexported(verbOptions{}, pathsOptions{}, listMountsOptions{}, inspectOptions{},
 					historyOptions{}, configViewOptions{}, volumeOptions{}),
 				cmp.FilterValues(func(_, _ *pflag.FlagSet) bool { return true }, cmp.Ignore()),
 			}

@@ -1,12 +1,9 @@
 package main
 
 import (
-	"context"
-
 	"github.com/kvol/kvol/internal/ops"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 )
 
 const publishLong = `Mounts the volume into the pod's volume directory from its global mount, or maps a
@@ -18,41 +15,10 @@ const publishExample = `  # into the pod of a document
   # into a pod of which only the UID is known
   kvol publish -f pv.yaml --pod-uid 0a8e9c5e-3e0f-4bd5-8f4e-1c3ad3a0a1f2`
 
-type publishOptions struct {
-	volumeOptions
-	dryRun bool
-}
-
 func newPublishCmd(a *app) *cobra.Command {
-	o := &publishOptions{volumeOptions: volumeOptions{needsPod: true}}
-	cmd := &cobra.Command{
-		Use:     "publish -f FILE",
-		Short:   "Mount a volume into a pod's directory",
-		Long:    publishLong + exitCodes(verbCodes...),
-		Example: publishExample,
-		GroupID: lifecycle,
-		Args:    noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := o.needsFiles(); err != nil {
-				return err
-			}
-			return a.do(cmd, verbLimit, o)
-		},
-	}
-	o.addFlags(cmd.Flags())
+	cmd, o := a.upCmd(ops.Publish, verbLimit)
+	cmd.Use, cmd.Short = "publish -f FILE", "Mount a volume into a pod's directory"
+	cmd.Long, cmd.Example = publishLong+cmd.Long, publishExample
+	o.addPod(cmd.Flags())
 	return cmd
-}
-
-func (o *publishOptions) addFlags(f *pflag.FlagSet) {
-	o.addSpecFlags(f)
-	f.BoolVar(&o.dryRun, "dry-run", false, "show the steps and do nothing")
-	o.addPodFlag(f)
-}
-
-func (o *publishOptions) run(ctx context.Context, a *app) error {
-	req, err := o.request(ctx, a)
-	if err != nil {
-		return err
-	}
-	return a.verb(ctx, ops.Publish, req, o.dryRun)
 }

@@ -145,8 +145,8 @@ func (a *app) open() (*host.Host, *plugins.VolumePluginMgr, error) {
 	return h, mgr, nil
 }
 
-// verb carries a volume up or down, or shows the steps of that.
-func (a *app) verb(ctx context.Context, verb ops.Verb, req ops.Request, dryRun bool) error {
+// carry carries a volume up or down, or shows the steps of that.
+func (a *app) carry(ctx context.Context, verb ops.Verb, req ops.Request, dryRun bool) error {
 	if dryRun {
 		return a.plan(ctx, verb, req)
 	}
