@@ -11,6 +11,7 @@ import (
 	"github.com/kvol/kvol/internal/ops"
 	"github.com/kvol/kvol/internal/plugins"
 	"github.com/kvol/kvol/internal/plugins/all"
+	"github.com/kvol/kvol/internal/plugins/documents"
 	"github.com/kvol/kvol/internal/render"
 
 	"github.com/spf13/pflag"
@@ -76,7 +77,7 @@ func (o *volumeOptions) request(ctx context.Context, a *app) (ops.Request, error
 	if n := len(slices.DeleteFunc(slices.Clone(o.files), func(f string) bool { return f != "-" })); n > 1 {
 		return req, api.Errorf(api.ErrUsage, "-f - is given %d times; standard input can be read once", n)
 	}
-	docs, err := plugins.ReadDocuments(a.inputs(ctx, o.files))
+	docs, err := documents.Read(a.inputs(ctx, o.files))
 	if err != nil {
 		return req, err
 	}
@@ -93,14 +94,14 @@ func (o *volumeOptions) request(ctx context.Context, a *app) (ops.Request, error
 }
 
 // inputs are the -f files, not opened yet.
-func (a *app) inputs(ctx context.Context, files []string) []plugins.Input {
-	in := make([]plugins.Input, len(files))
+func (a *app) inputs(ctx context.Context, files []string) []documents.Input {
+	in := make([]documents.Input, len(files))
 	for i, name := range files {
-		read := func() ([]byte, error) { return readFile(name, plugins.MaxInput) }
+		read := func() ([]byte, error) { return readFile(name, documents.MaxInput) }
 		if name == "-" {
-			name, read = "standard input", func() ([]byte, error) { return readAll(a.stdin, plugins.MaxInput) }
+			name, read = "standard input", func() ([]byte, error) { return readAll(a.stdin, documents.MaxInput) }
 		}
-		in[i] = plugins.Input{Name: name, Read: func() ([]byte, error) { return within(ctx, name, read) }}
+		in[i] = documents.Input{Name: name, Read: func() ([]byte, error) { return within(ctx, name, read) }}
 	}
 	return in
 }

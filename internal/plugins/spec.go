@@ -69,22 +69,30 @@ func (s *Spec) Source() string {
 	case s == nil:
 		return ""
 	case s.Volume != nil:
-		return sourceField(s.Volume.VolumeSource)
+		return firstSource(s.Volume.VolumeSource)
 	case s.PersistentVolume != nil:
-		return sourceField(s.PersistentVolume.Spec.PersistentVolumeSource)
+		return firstSource(s.PersistentVolume.Spec.PersistentVolumeSource)
 	}
 	return ""
 }
 
-// sourceField names the only pointer that is set in a union of sources.
-func sourceField(union any) string {
+// SourceFields names the sources that are set in a union of them (VolumeSource,
+// PersistentVolumeSource), by their names in JSON.
+func SourceFields(union any) []string {
+	var set []string
 	v := reflect.ValueOf(union)
 	for i := range v.NumField() {
-		if v.Field(i).IsNil() {
-			continue
+		if !v.Field(i).IsNil() {
+			name, _, _ := strings.Cut(v.Type().Field(i).Tag.Get("json"), ",")
+			set = append(set, name)
 		}
-		name, _, _ := strings.Cut(v.Type().Field(i).Tag.Get("json"), ",")
-		return name
+	}
+	return set
+}
+
+func firstSource(union any) string {
+	if set := SourceFields(union); len(set) > 0 {
+		return set[0]
 	}
 	return ""
 }

@@ -42,6 +42,7 @@ var layers = []struct {
 	{"internal/host", below + " internal/host/*"},
 
 	{"internal/plugins/all", below + " internal/host/... internal/plugins internal/plugins/*"},
+	{"internal/plugins/documents", below + " internal/host/... internal/plugins"},
 	{"internal/plugins/plugintest", below + " internal/host/... internal/plugins internal/testutil"},
 	{"internal/plugins/family/*/...", below + " internal/host/... internal/plugins"},
 	{"internal/plugins/*/...", below + " internal/host/... internal/plugins internal/plugins/family/..."},

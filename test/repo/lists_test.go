@@ -17,7 +17,7 @@ import (
 )
 
 // notPlugins are the folders of internal/plugins that hold no plugin.
-var notPlugins = []string{"all", "family", "plugintest", "testdata"}
+var notPlugins = []string{"all", "documents", "family", "plugintest", "testdata"}
 
 // unlisted gives the plugins that the one list does not import. all is the text of
 // plugins/all/all.go.

@@ -1,10 +1,13 @@
 package local_test
 
 import (
+	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"testing"
 
+	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -30,6 +33,71 @@ func TestConformance(t *testing.T) {
 	})
 }
 
+// TestFurtherVolumes is what is peculiar to some: that they are known again.
+func TestFurtherVolumes(t *testing.T) {
+	plugintest.Run(t, plugintest.Case{
+		New: local.New, All: all.All,
+		Examples: []plugintest.Example{
+			{Name: "options", Spec: withOptions(formatted, "noatime", "nodev", "discard")},
+			{Name: "options-of-a-bind", Spec: withOptions(directory, "noatime", "nosuid")},
+			{Name: "link-to-a-device", Spec: linked(formatted)},
+			{Name: "link-to-a-directory", Spec: linked(directory)},
+			{Name: "mounted-directory", Spec: mounted},
+			{Name: "subvolume", Spec: withOptions(subvolume, "subvol=sub")},
+		},
+		Only: []string{"SetUpTwice", "TearDownTwice", "SomethingElse"},
+	})
+}
+
+type maker func(t testing.TB, dir, name string) *plugins.Spec
+
+func withOptions(make maker, options ...string) maker {
+	return func(t testing.TB, dir, name string) *plugins.Spec {
+		t.Helper()
+		spec := make(t, dir, name)
+		spec.PersistentVolume.Spec.MountOptions = options
+		return spec
+	}
+}
+
+// linked names the storage as udev and operators do, by a link.
+func linked(make maker) maker {
+	return func(t testing.TB, dir, name string) *plugins.Spec {
+		t.Helper()
+		spec := make(t, dir, name)
+		link := filepath.Join(dir, "link to "+name)
+		if err := os.Symlink(spec.PersistentVolume.Spec.Local.Path, link); err != nil {
+			t.Fatal(err)
+		}
+		spec.PersistentVolume.Spec.Local.Path = link
+		return spec
+	}
+}
+
+// mounted is a directory that is a mount point, as of a disk that the operator
+// mounts.
+func mounted(t testing.TB, dir, name string) *plugins.Spec {
+	spec := directory(t, dir, name)
+	testutil.Tmpfs(t, spec.PersistentVolume.Spec.Local.Path)
+	return spec
+}
+
+// subvolume is a btrfs with one, whose mount shows another directory than the root
+// of the file system and has another device number than the device.
+func subvolume(t testing.TB, dir, name string) *plugins.Spec {
+	dev := disk(t, dir, name, 128<<20)
+	testutil.Mkfs(t, dev, "btrfs")
+	at := testutil.TempDir(t)
+	if err := unix.Mount(dev, at, "btrfs", 0, ""); err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.CommandContext(t.Context(), "btrfs", "subvolume", "create", filepath.Join(at, "sub")).CombinedOutput()
+	if err := errors.Join(err, unix.Unmount(at, 0)); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return volume(name, dev)
+}
+
 // volume is a local PersistentVolume at a path.
 func volume(name, path string) *plugins.Spec {
 	return plugins.NewSpecFromPersistentVolume(&v1.PersistentVolume{
@@ -47,19 +115,19 @@ func directory(t testing.TB, dir, name string) *plugins.Spec {
 }
 
 // disk is a blank disk below dir.
-func disk(t testing.TB, dir, name string) string {
+func disk(t testing.TB, dir, name string, size int64) string {
 	img := filepath.Join(dir, name+".img")
 	if err := os.WriteFile(img, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Truncate(img, 16<<20); err != nil {
+	if err := os.Truncate(img, size); err != nil {
 		t.Fatal(err)
 	}
 	return testutil.Loop(t, img)
 }
 
 func formatted(t testing.TB, dir, name string) *plugins.Spec {
-	dev := disk(t, dir, name)
+	dev := disk(t, dir, name, 16<<20)
 	testutil.Mkfs(t, dev, "ext4")
 	spec := volume(name, dev)
 	fsType := "ext4"
@@ -67,10 +135,12 @@ func formatted(t testing.TB, dir, name string) *plugins.Spec {
 	return spec
 }
 
-func blank(t testing.TB, dir, name string) *plugins.Spec { return volume(name, disk(t, dir, name)) }
+func blank(t testing.TB, dir, name string) *plugins.Spec {
+	return volume(name, disk(t, dir, name, 16<<20))
+}
 
 func raw(t testing.TB, dir, name string) *plugins.Spec {
-	spec := volume(name, disk(t, dir, name))
+	spec := volume(name, disk(t, dir, name, 16<<20))
 	mode := v1.PersistentVolumeBlock
 	spec.PersistentVolume.Spec.VolumeMode = &mode
 	return spec

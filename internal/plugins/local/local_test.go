@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/kvol/kvol/internal/api"
 	"github.com/kvol/kvol/internal/host"
+	"github.com/kvol/kvol/internal/ops"
 	"github.com/kvol/kvol/internal/plugins"
 	"github.com/kvol/kvol/internal/plugins/local"
 	"github.com/kvol/kvol/internal/testutil"
@@ -26,16 +28,22 @@ func plugin(t *testing.T) (p plugins.VolumePlugin, root string) {
 	if err := os.MkdirAll(filepath.Join(root, "pods", "uid"), 0o755); err != nil {
 		t.Fatal(err)
 	}
+	p = local.New()
+	if err := p.Init(hostOf(t, root)); err != nil {
+		t.Fatal(err)
+	}
+	return p, root
+}
+
+func hostOf(t *testing.T, root string) *host.Host {
+	t.Helper()
+	dir := filepath.Dir(root)
 	h, err := host.New(host.Options{RootDir: root, StateDir: filepath.Join(dir, "state"), RunDir: filepath.Join(dir, "run")})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(h.Close)
-	p = local.New()
-	if err := p.Init(h); err != nil {
-		t.Fatal(err)
-	}
-	return p, root
+	return h
 }
 
 func ctx(t *testing.T) context.Context {
@@ -101,5 +109,42 @@ func TestBlockOfADirectory(t *testing.T) {
 	}
 	if dev, err := m.MapPodDevice(ctx(t), nil); !errors.Is(err, api.ErrInput) {
 		t.Errorf("a directory is mapped as %q, %v", dev, err)
+	}
+}
+
+// A device that cannot be written to is not mounted read-only in silence.
+func TestReadOnlyDevice(t *testing.T) {
+	testutil.Root(t)
+	p, root := plugin(t)
+	img := filepath.Join(filepath.Dir(root), "img")
+	if err := errors.Join(os.WriteFile(img, nil, 0o600), os.Truncate(img, 16<<20)); err != nil {
+		t.Fatal(err)
+	}
+	testutil.Mkfs(t, img, "ext4")
+	out, err := exec.CommandContext(t.Context(), "losetup", "--read-only", "-f", "--show", img).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := hostOf(t, root)
+	mgr := plugins.NewManager()
+	if err := mgr.InitPlugins([]plugins.VolumePlugin{p}, nil, h); err != nil {
+		t.Fatal(err)
+	}
+	spec := volume("pv", strings.TrimSpace(string(out)))
+	mount := func() error {
+		_, err := ops.New(h, mgr).Run(ctx(t), ops.MountDevice, ops.Request{Spec: spec})
+		return err
+	}
+	if err := mount(); !errors.Is(err, api.ErrRefused) {
+		t.Errorf("read-write: %v, want ErrRefused", err)
+	}
+	if text := testutil.MountTable(t, root); text != "" {
+		t.Errorf("refused, and mounted: %s", text)
+	}
+	spec.ReadOnly = true
+	for range 2 {
+		if err := mount(); err != nil {
+			t.Errorf("read-only: %v", err)
+		}
 	}
 }

@@ -17,6 +17,7 @@
 package plugintest
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/kvol/kvol/internal/plugins"
@@ -37,6 +38,9 @@ type Case struct {
 	// each with the reason. They run all the same: one that passes needs no skip,
 	// and that is a failure.
 	Skip map[string]string
+	// Only names the checks to run, all when empty: for a further kind of volume of
+	// which only those can tell something new.
+	Only []string
 }
 
 // Example is one kind of volume.
@@ -85,6 +89,9 @@ func Run(t *testing.T, c Case) {
 		return
 	}
 	for _, ch := range suite() {
+		if len(c.Only) > 0 && !slices.Contains(c.Only, ch.name) {
+			continue
+		}
 		t.Run(ch.name, func(t *testing.T) {
 			if ch.plugin != nil {
 				run(t, c.Skip[ch.name], func(t *T) { ch.plugin(t, &c) })

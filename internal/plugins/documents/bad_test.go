@@ -1,4 +1,4 @@
-package plugins
+package documents
 
 import (
 	"errors"
@@ -207,7 +207,7 @@ func TestBadInputs(t *testing.T) {
 	}
 	for _, c := range badInputs {
 		t.Run(c.name, func(t *testing.T) {
-			_, err := ReadDocuments([]Input{input(c.text)})
+			_, err := Read([]Input{input(c.text)})
 			checkRefusal(t, err, append(c.want, "in.yaml")...)
 			if testing.Verbose() {
 				t.Log(err, "|", api.NewErrorDoc(err).Next)
@@ -220,28 +220,28 @@ func TestBadInputs(t *testing.T) {
 func TestBadInputIsNamed(t *testing.T) {
 	good := Input{Name: "good.yaml", Read: func() ([]byte, error) { return []byte(goodPV), nil }}
 	stdin := Input{Name: "-", Read: func() ([]byte, error) { return []byte("kind: Job\n"), nil }}
-	_, err := ReadDocuments([]Input{good, stdin})
+	_, err := Read([]Input{good, stdin})
 	checkRefusal(t, err, "standard input", "document 1")
 
-	_, err = ReadDocuments([]Input{good, {Name: "again.yaml", Read: good.Read}})
+	_, err = Read([]Input{good, {Name: "again.yaml", Read: good.Read}})
 	checkRefusal(t, err, "again.yaml", "good.yaml", "PersistentVolume data is there twice")
 }
 
 func TestUnreadableInput(t *testing.T) {
 	missing := filepath.Join(t.TempDir(), "missing.yaml")
-	_, err := ReadDocuments([]Input{{Name: missing, Read: func() ([]byte, error) { return os.ReadFile(missing) }}})
+	_, err := Read([]Input{{Name: missing, Read: func() ([]byte, error) { return os.ReadFile(missing) }}})
 	checkRefusal(t, err, missing, "no such file")
 	if !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("the cause is lost: %v", err)
 	}
 	own := api.Errorf(api.ErrTimeout, "slow")
-	if _, err := ReadDocuments([]Input{{Name: "a", Read: func() ([]byte, error) { return nil, own }}}); !errors.Is(err, api.ErrTimeout) || errors.Is(err, api.ErrInput) {
+	if _, err := Read([]Input{{Name: "a", Read: func() ([]byte, error) { return nil, own }}}); !errors.Is(err, api.ErrTimeout) || errors.Is(err, api.ErrInput) {
 		t.Errorf("an error that says its kind is changed: %v", err)
 	}
 }
 
 func TestAllFaultsOfAnObjectAreTold(t *testing.T) {
-	_, err := ReadDocuments([]Input{input(pvHead + "  local: {pth: /a, fsTyp: x}\n  volumMode: Block\n")})
+	_, err := Read([]Input{input(pvHead + "  local: {pth: /a, fsTyp: x}\n  volumMode: Block\n")})
 	checkRefusal(t, err, "spec.local.pth")
 	details := strings.Join(api.NewErrorDoc(err).Details, "\n")
 	mentions(t, details, "spec.local.fsTyp", "spec.volumMode", "line 6", `"volumeMode"`)
@@ -259,7 +259,7 @@ func TestSecretsAreNotTold(t *testing.T) {
 		`{"apiVersion":"v1","kind":"Secret","metadata":{"name":"s"},"stringData":{"k":hunter2]}`,
 		`{"apiVersion":"v1","kind":"Secret","metadata":{"name":"s"},"stringData":{"k":"hunter2`,
 	} {
-		_, err := ReadDocuments([]Input{input(text)})
+		_, err := Read([]Input{input(text)})
 		if err == nil {
 			t.Errorf("%q is taken", text)
 			continue
@@ -270,6 +270,15 @@ func TestSecretsAreNotTold(t *testing.T) {
 			if strings.Contains(told, "hunter2") || strings.Contains(told, "31337") {
 				t.Errorf("%q tells it: %s", text, told)
 			}
+		}
+	}
+}
+
+func mentions(t *testing.T, text string, words ...string) {
+	t.Helper()
+	for _, word := range words {
+		if !strings.Contains(text, word) {
+			t.Errorf("%q does not mention %q", text, word)
 		}
 	}
 }

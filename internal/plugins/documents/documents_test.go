@@ -1,4 +1,4 @@
-package plugins
+package documents
 
 import (
 	"bytes"
@@ -18,7 +18,7 @@ import (
 
 func read(t testing.TB, texts ...string) *Documents {
 	t.Helper()
-	d, err := ReadDocuments([]Input{input(docs(texts...))})
+	d, err := Read([]Input{input(docs(texts...))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -28,7 +28,7 @@ func read(t testing.TB, texts ...string) *Documents {
 // realNode is what a real API server said of a node (testdata/real-node/README.md).
 func realNode(t testing.TB) []byte {
 	t.Helper()
-	data, err := os.ReadFile("../../testdata/real-node/objects.yaml")
+	data, err := os.ReadFile("../../../testdata/real-node/objects.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -164,7 +164,7 @@ func TestDecodeIsThatOfKubernetes(t *testing.T) {
 	for _, text := range odd {
 		add([]byte(text))
 	}
-	got, err := ReadDocuments([]Input{input(string(realNode(t))), input(docs(odd[:2]...)), input(odd[2])})
+	got, err := Read([]Input{input(string(realNode(t))), input(docs(odd[:2]...)), input(odd[2])})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -199,7 +199,7 @@ func FuzzReadDocuments(f *testing.F) {
 	f.Add(realNode(f))
 	f.Add([]byte(docs(goodPV, goodPVC, goodPod)))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		d, err := ReadDocuments([]Input{input(string(data))})
+		d, err := Read([]Input{input(string(data))})
 		if err != nil {
 			checkRefusal(t, err, "in.yaml")
 			if strings.Contains(err.Error(), "library failed") {

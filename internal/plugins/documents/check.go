@@ -1,12 +1,12 @@
-package plugins
+package documents
 
 import (
-	"reflect"
 	"slices"
 	"strings"
 	"unicode"
 
 	"github.com/kvol/kvol/internal/paths"
+	"github.com/kvol/kvol/internal/plugins"
 
 	"go.yaml.in/yaml/v3"
 	v1 "k8s.io/api/core/v1"
@@ -75,7 +75,7 @@ func (c *checker) uid(uid string, path ...any) {
 }
 
 func (c *checker) volume(pv *v1.PersistentVolume) {
-	switch sources := sourceFields(pv.Spec.PersistentVolumeSource); len(sources) {
+	switch sources := plugins.SourceFields(pv.Spec.PersistentVolumeSource); len(sources) {
 	case 0:
 		c.bad([]any{"spec"}, "add the source, such as local: {path: /mnt/disk}", "the volume has no source")
 	case 1:
@@ -103,7 +103,7 @@ func (c *checker) mounting(pv *v1.PersistentVolume) {
 			c.bad(at, "give one option as mount(8) has it after -o", "%q is no mount option", short(o))
 		}
 	}
-	source := sourceField(pv.Spec.PersistentVolumeSource)
+	source := plugins.SourceFields(pv.Spec.PersistentVolumeSource)[0]
 	if n := lookup(c.root, "spec", source, "fsType"); n != nil && n.Value != "" && !fsType(n.Value) {
 		c.bad([]any{"spec", source, "fsType"}, "give the name as mount(8) has it: ext4, xfs", "%q is no name of a file system", short(n.Value))
 	}
@@ -148,7 +148,7 @@ func (c *checker) pod(pod *v1.Pod) {
 			c.bad(append(at, "name"), "give each volume a name of its own", "spec.volumes[%d] has the name %q too", j, v.Name)
 		}
 		first[v.Name] = i
-		switch sources := sourceFields(v.VolumeSource); {
+		switch sources := plugins.SourceFields(v.VolumeSource); {
 		case len(sources) == 0:
 			// The API server does so, and the kubelet for a static pod
 			// (SetDefaults_Volume).
@@ -172,17 +172,4 @@ func (c *checker) securityContext(sc *v1.PodSecurityContext) {
 	if p := sc.FSGroupChangePolicy; p != nil && *p != v1.FSGroupChangeAlways && *p != v1.FSGroupChangeOnRootMismatch {
 		c.bad(append(at, "fsGroupChangePolicy"), "write Always or OnRootMismatch", "there is no policy %q", short(string(*p)))
 	}
-}
-
-// sourceFields names every source that is set in a union of sources.
-func sourceFields(union any) []string {
-	var names []string
-	v := reflect.ValueOf(union)
-	for i := range v.NumField() {
-		if !v.Field(i).IsNil() {
-			name, _, _ := strings.Cut(v.Type().Field(i).Tag.Get("json"), ",")
-			names = append(names, name)
-		}
-	}
-	return names
 }

@@ -1,4 +1,4 @@
-package plugins
+package documents
 
 import (
 	"fmt"
@@ -7,6 +7,7 @@ import (
 
 	"github.com/kvol/kvol/internal/api"
 	"github.com/kvol/kvol/internal/paths"
+	"github.com/kvol/kvol/internal/plugins"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,10 +15,10 @@ import (
 
 // Selection is what a verb acts on.
 type Selection struct {
-	Specs []*Spec
+	Specs []*plugins.Spec
 	// Pod is what the documents tell of the pod, and its UID as it is on disk:
 	// of a static pod the hash, not the UID of the API server's mirror of it.
-	Pod    PodRef
+	Pod    plugins.PodRef
 	HasPod bool
 	// NoPod says, where HasPod is false, why and what to do: the error of a verb
 	// that needs the pod.
@@ -27,7 +28,7 @@ type Selection struct {
 // candidate is a volume that could be meant, or one that could be if more were
 // known.
 type candidate struct {
-	spec *Spec
+	spec *plugins.Spec
 	// alias is the pod's own name for a volume that has another on disk.
 	alias  string
 	err    error // why it cannot be taken
@@ -85,7 +86,7 @@ func (d *Documents) Select(volume, podUID string) (*Selection, error) {
 			return nil, err
 		}
 	}
-	sel.Specs = []*Spec{chosen.spec}
+	sel.Specs = []*plugins.Spec{chosen.spec}
 	return sel, nil
 }
 
@@ -160,8 +161,8 @@ func uidOnDisk(pod *v1.Pod) string {
 	return string(pod.UID)
 }
 
-func podRef(pod *v1.Pod) PodRef {
-	ref := PodRef{
+func podRef(pod *v1.Pod) plugins.PodRef {
+	ref := plugins.PodRef{
 		UID: uidOnDisk(pod), Name: pod.Name, Namespace: namespace(pod.Namespace), ServiceAccount: pod.Spec.ServiceAccountName,
 	}
 	if sc := pod.Spec.SecurityContext; sc != nil {
@@ -227,7 +228,7 @@ func (ix *index) candidates(pod *v1.Pod, noPod error) []candidate {
 		if used[pv] {
 			continue
 		}
-		c := candidate{spec: NewSpecFromPersistentVolume(pv, false)}
+		c := candidate{spec: plugins.NewSpecFromPersistentVolume(pv, false)}
 		if pod != nil && (pv.Spec.ClaimRef != nil || ix.bound[pv.Name]) {
 			c.hidden = true
 			c.err = ix.origins[pv].bad("give the pod whose claim it is, or the volume that this pod uses",
@@ -248,7 +249,7 @@ func (ix *index) podVolume(pod *v1.Pod, v *v1.Volume) candidate {
 		// EphemeralVolume.VolumeClaimTemplate in k8s.io/api: "<pod name>-<volume name>".
 		claim = pod.Name + "-" + v.Name
 	default:
-		return candidate{spec: NewSpecFromVolume(v)}
+		return candidate{spec: plugins.NewSpecFromVolume(v)}
 	}
 	c := candidate{alias: v.Name}
 	pv, err := ix.resolve(pod, claim, v.Ephemeral != nil)
@@ -256,7 +257,7 @@ func (ix *index) podVolume(pod *v1.Pod, v *v1.Volume) candidate {
 		c.err = ix.origins[pod].bad(err.next, "volume %q: %s", v.Name, err.what)
 		return c
 	}
-	c.spec = NewSpecFromPersistentVolume(pv, readOnly)
+	c.spec = plugins.NewSpecFromPersistentVolume(pv, readOnly)
 	return c
 }
 

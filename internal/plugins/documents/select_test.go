@@ -1,4 +1,4 @@
-package plugins
+package documents
 
 import (
 	"errors"
@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/kvol/kvol/internal/api"
+	"github.com/kvol/kvol/internal/plugins"
 
 	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
@@ -154,7 +155,7 @@ func TestPodRef(t *testing.T) {
 		t.Fatal(err)
 	}
 	group := int64(2000)
-	want := PodRef{UID: "0f5c1a52-0001", Name: "web", Namespace: "default", ServiceAccount: "sa", FSGroup: &group, FSGroupChangePolicy: v1.FSGroupChangeOnRootMismatch}
+	want := plugins.PodRef{UID: "0f5c1a52-0001", Name: "web", Namespace: "default", ServiceAccount: "sa", FSGroup: &group, FSGroupChangePolicy: v1.FSGroupChangeOnRootMismatch}
 	if diff := cmp.Diff(want, sel.Pod); diff != "" {
 		t.Error(diff)
 	}

@@ -1,4 +1,10 @@
-package plugins
+// Package documents reads the Kubernetes objects that an operator gives with -f,
+// and selects the one volume and the pod that a command is for.
+//
+// Input is foreign: it is bounded before it is expanded, every field is known or
+// refused by name and line, and no value of a Secret gets into a message. Do not use
+// it for what the kubelet keeps on disk.
+package documents
 
 import (
 	"errors"
@@ -116,7 +122,7 @@ func newObject(kind string) (metav1.Object, string) {
 
 const kindsRead = "PersistentVolume, PersistentVolumeClaim, Pod, Secret, ConfigMap, StorageClass, CSIDriver and lists of them are read"
 
-// ReadDocuments reads Kubernetes objects, as strictly as the API server does: an
+// Read reads Kubernetes objects, as strictly as the API server does: an
 // unknown field is a fault, not a shrug, because a field that is misspelt would
 // otherwise be as if it were not there. Only in status, which nobody writes by
 // hand and which newer releases extend, is it let pass. Every error is
@@ -125,7 +131,7 @@ const kindsRead = "PersistentVolume, PersistentVolumeClaim, Pod, Secret, ConfigM
 //
 // What comes back is bounded in time and memory whatever the input is: by its
 // size, its depth, the number of values, and what aliases expand to.
-func ReadDocuments(in []Input) (*Documents, error) {
+func Read(in []Input) (*Documents, error) {
 	d := &Documents{origins: map[metav1.Object]origin{}}
 	for _, input := range in {
 		data, err := input.Read()
