@@ -103,7 +103,7 @@ func (c *checker) mounting(pv *v1.PersistentVolume) {
 			c.bad(at, "give one option as mount(8) has it after -o", "%q is no mount option", short(o))
 		}
 	}
-	source := plugins.SourceFields(pv.Spec.PersistentVolumeSource)[0]
+	source := strings.Join(plugins.SourceFields(pv.Spec.PersistentVolumeSource), " and ")
 	if n := lookup(c.root, "spec", source, "fsType"); n != nil && n.Value != "" && !fsType(n.Value) {
 		c.bad([]any{"spec", source, "fsType"}, "give the name as mount(8) has it: ext4, xfs", "%q is no name of a file system", short(n.Value))
 	}
