@@ -190,7 +190,7 @@ func TestVolumeWithoutSourceIsAnEmptyDir(t *testing.T) {
 	}
 }
 
-func FuzzReadDocuments(f *testing.F) {
+func FuzzRead(f *testing.F) {
 	for _, c := range badInputs {
 		if len(c.text) < 1<<16 {
 			f.Add([]byte(c.text))
