@@ -14,7 +14,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/kvol/kvol/internal/api"
 	"github.com/kvol/kvol/internal/host/mounts"
 )
 
@@ -146,46 +145,6 @@ func (d *Devices) mounts(set []Device) ([]Holder, error) {
 		}
 	})
 	return out, err
-}
-
-// OwnMountNamespace is the name of kvol's own mount namespace, as Holder has it.
-func (d *Devices) OwnMountNamespace() string {
-	ns, err := os.Readlink(filepath.Join(d.ProcRoot, "self/ns/mnt"))
-	if err != nil {
-		return "" // no holder has that name
-	}
-	return ns
-}
-
-// EachMountNamespace reads the mount table of every mount namespace that a process
-// is in, each once, by a process that is in it. A namespace that only a descriptor
-// or a bind keeps alive is not found. The error joins the tables that could not be
-// read.
-func (d *Devices) EachMountNamespace(look func(pid int, ns string, table *mounts.Table)) error {
-	pids, err := d.pids()
-	if err != nil {
-		return err
-	}
-	var errs []error
-	seen := map[string]bool{}
-	for _, pid := range pids {
-		dir := filepath.Join(d.ProcRoot, strconv.Itoa(pid))
-		ns, err := os.Readlink(filepath.Join(dir, "ns/mnt"))
-		if err != nil || seen[ns] {
-			continue // a kernel thread or a process that has ended
-		}
-		table, err := mounts.Read(filepath.Join(dir, "mountinfo"))
-		if errors.Is(err, api.ErrNotFound) {
-			continue // ended meanwhile: another process of that namespace will do
-		}
-		if err != nil {
-			errs = append(errs, fmt.Errorf("mount namespace %s: %w", ns, err))
-			continue
-		}
-		seen[ns] = true
-		look(pid, ns, table)
-	}
-	return errors.Join(errs...)
 }
 
 // uses says whether m is a file system on one of set, or a bind of its node. A
