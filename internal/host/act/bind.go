@@ -62,9 +62,11 @@ func (a Bind) done(ctx context.Context, r *Runner) (bool, string, error) {
 		}
 		source = s.Path
 	}
-	want, ok := r.locate(source)
-	have := place{top.Major, top.Minor, top.Root}
-	if !ok || want != have {
+	same, err := a.shows(r, top, source)
+	if err != nil {
+		return false, "", err
+	}
+	if !same {
 		return false, "", api.Errorf(api.ErrRefused, "something else is mounted there: %s of %s (%s), not %s", top.Root, top.Source, top.FSType, a.Source).At(a.Target).
 			WithNext("find out whose it is: kvol inspect %s", Quote(a.Target))
 	}
@@ -73,6 +75,25 @@ func (a Bind) done(ctx context.Context, r *Runner) (bool, string, error) {
 			WithNext("unpublish the volume from this pod first, then publish it again")
 	}
 	return true, "", nil
+}
+
+// shows says whether a mount on the target is of what lies at source. In a chroot
+// that is no mount point the table does not tell what source lies on; there the
+// inodes are compared.
+func (a Bind) shows(r *Runner, top mounts.Mount, source string) (bool, error) {
+	if want, ok := r.locate(source); ok {
+		return want == place{top.Major, top.Minor, top.Root}, nil
+	}
+	there, err := r.Root.Stat(a.Target)
+	if err != nil {
+		return false, err
+	}
+	s, outside := r.sources[a.Source]
+	if !outside {
+		info, err := r.Root.Stat(source)
+		return err == nil && info.Dev == there.Dev && info.Ino == there.Ino, err
+	}
+	return s.Info.Dev == there.Dev && s.Info.Ino == there.Ino, nil
 }
 
 // sourceReadOnly says that the mount that is bound from is read-only itself; a

@@ -190,6 +190,13 @@ func (r *Runner) MountDevice(ctx context.Context, m Mount, allowFormat bool) err
 	if err != nil {
 		return r.fail(m.step(), err)
 	}
+	if !is {
+		// Looked for before the first change: a disk that was formatted and cannot be
+		// mounted then is half the work.
+		if _, err := r.Exec.LookPath("mount"); err != nil {
+			return r.fail(m.step(), err)
+		}
+	}
 	if !is && known {
 		readOnly := slices.Contains(m.Options, "ro")
 		if m.FSType, err = r.fileSystem(ctx, dev, m.FSType, allowFormat && !readOnly, !readOnly); err != nil {
@@ -222,12 +229,17 @@ func (r *Runner) unmake(ctx context.Context, steps []api.Step) {
 }
 
 // fileSystem makes sure of the file system on a device and gives its type.
-func (r *Runner) fileSystem(ctx context.Context, dev, fsType string, allowFormat, check bool) (string, error) {
+func (r *Runner) fileSystem(ctx context.Context, dev, fsType string, allowFormat, write bool) (string, error) {
 	d, err := format.Prepare(ctx, r.formatEnv(), dev, fsType, allowFormat)
 	if err != nil {
 		return "", err
 	}
 	defer d.Close()
+	if write && d.Device.ReadOnly {
+		// mount(8) would mount it read-only with no more than a warning.
+		return "", api.Errorf(api.ErrRefused, "the device is read-only, and the volume was to be read-write").At(dev).
+			WithNext("ask for the volume read-only (readOnly: true of the pod's claim, or the mount option ro), or make the device writable: blockdev --report %s", Quote(dev))
+	}
 	switch d.Verdict {
 	case format.Format, format.Continue:
 		_, err := r.Do(ctx, Format{Device: dev, decision: d})
@@ -242,7 +254,7 @@ func (r *Runner) fileSystem(ctx context.Context, dev, fsType string, allowFormat
 	}
 	d.Close()
 	r.facts = append(r.facts, fmt.Sprintf(`[ "$(blkid -p -s TYPE -o value %s)" = %s ]`, Quote(dev), Quote(d.FSType)))
-	if check && format.HasFsck(d.FSType) {
+	if write && format.HasFsck(d.FSType) {
 		_, err = r.Do(ctx, Fsck{dev, d.FSType})
 	}
 	return d.FSType, err

@@ -7,7 +7,7 @@ import "github.com/kvol/kvol/internal/api"
 func Tools() []api.Tool {
 	return []api.Tool{
 		{Name: "blkid", Needed: "to see what is on a device"},
-		{Name: "fsck", Needed: "to check a file system before it is mounted"},
+		{Name: "fsck.ext4", Needed: "to check an ext4 file system before it is mounted"},
 		{Name: "mkfs.ext4", Needed: "for --format with ext4, the default"},
 		{Name: "mkfs.xfs", Needed: "for --format with xfs"},
 		{Name: "mkfs.btrfs", Needed: "for --format with btrfs"},
