@@ -52,7 +52,8 @@ func (a Mount) done(ctx context.Context, r *Runner) (bool, string, error) {
 	if err != nil {
 		return false, "", err
 	}
-	if !same || top.Root != "/" {
+	// What a subvolume option of btrfs mounts is not the root either.
+	if !same || top.Root != "/" && top.FSType != "btrfs" {
 		return false, "", api.Errorf(api.ErrRefused, "something else is mounted there: %s of %s (%s), not %s", top.Root, top.Source, top.FSType, dev).At(a.Target).
 			WithNext("find out whose it is: kvol inspect %s", Quote(a.Target))
 	}
