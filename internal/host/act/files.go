@@ -76,6 +76,9 @@ func (a Rmdir) done(_ context.Context, r *Runner) (bool, string, error) {
 	if err == nil && len(names) > 0 {
 		err = notEmpty(a.Path, names)
 	}
+	if err == nil {
+		err = r.notElsewhere(a.Path)
+	}
 	return false, "", err
 }
 
@@ -161,7 +164,10 @@ func (a Unlink) done(_ context.Context, r *Runner) (bool, string, error) {
 	if e.Mounted {
 		return false, "", api.Errorf(api.ErrBusy, "something is mounted there").At(a.Path)
 	}
-	return !e.Present, "", nil
+	if e.Present && a.What == safefs.BindTarget {
+		err = r.notElsewhere(a.Path)
+	}
+	return !e.Present, "", err
 }
 
 func (a Unlink) do(_ context.Context, r *Runner) (string, error) {

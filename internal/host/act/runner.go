@@ -93,6 +93,7 @@ type Runner struct {
 	// What a dry run attached, by backing path, and the loop devices it detached.
 	loops    map[string]string
 	detached []string
+	popped   map[string]bool // paths that a mount was taken off
 	steps    []api.Step
 	facts    []string
 	noShell  string
@@ -109,6 +110,7 @@ func NewRunner(c Config) (*Runner, error) {
 	}
 	return &Runner{
 		Config: c, table: t, over: map[string]overlay{}, loops: map[string]string{}, sources: map[string]*Source{},
+		popped: map[string]bool{},
 	}, nil
 }
 

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/kvol/kvol/internal/api"
+	"github.com/kvol/kvol/internal/host/mounts"
 	"github.com/kvol/kvol/internal/host/probe"
 	"github.com/kvol/kvol/internal/host/safefs"
 )
@@ -160,6 +161,7 @@ func (a Unmount) settle(r *Runner, _ Value) {
 	if top, ok := r.table.Top(a.Path); ok {
 		r.removed(top)
 	}
+	r.popped[a.Path] = true
 	if r.DryRun {
 		// What the mount covers cannot be seen through it; a directory that was
 		// mounted on is taken to be empty, and rmdir looks again.
@@ -169,4 +171,28 @@ func (a Unmount) settle(r *Runner, _ Value) {
 		}
 		r.lay(a.Path, Entry{Present: true, Type: kind})
 	}
+}
+
+// notElsewhere refuses to remove what is a mount point in another mount namespace:
+// the kernel takes those mounts off with it (detach_mounts, since Linux 3.18), under
+// the pods that use them. Copies of a mount that was popped here just now may go,
+// as the kubelet has it.
+func (r *Runner) notElsewhere(path string) error {
+	at, ok := r.locate(path)
+	if !ok || r.popped[path] {
+		return nil
+	}
+	var found []string
+	// A table that cannot be read is of a process that ends.
+	_ = r.Devices.EachMountNamespace(func(pid int, ns string, t *mounts.Table) {
+		for _, m := range t.On(at.major, at.minor, at.root) {
+			found = append(found, fmt.Sprintf("%s (%s) is mounted at %q in mount namespace %s, of process %d", m.Source, m.FSType, m.MountPoint, ns, pid))
+		}
+	})
+	if len(found) == 0 {
+		return nil
+	}
+	e := api.Errorf(api.ErrBusy, "nothing is mounted there, but in another mount namespace there is, and removing the directory would take that away").At(path)
+	e.Details = found
+	return e.WithNext("run the same command in that mount namespace: nsenter -t PID -m; or end what is in it")
 }

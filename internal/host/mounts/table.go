@@ -59,6 +59,23 @@ func (t *Table) Covering(p string) (Mount, bool) {
 	}
 }
 
+// On gives the mounts whose mount point is the directory or file root of the file
+// system on that device, by whatever path this table has it.
+func (t *Table) On(major, minor int, root string) []Mount {
+	at := map[int]Mount{}
+	for _, m := range t.Mounts {
+		at[m.ID] = m
+	}
+	var out []Mount
+	for _, m := range t.Mounts {
+		on, ok := at[m.Parent]
+		if ok && on.Major == major && on.Minor == minor && filepath.Join(on.Root, strings.TrimPrefix(m.MountPoint, on.MountPoint)) == root {
+			out = append(out, m)
+		}
+	}
+	return out
+}
+
 // Visible says whether a lookup of m's mount point finds m, a mount of this
 // table. It does not where another mount lies on the same path or, made later,
 // on a directory above it.
