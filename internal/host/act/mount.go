@@ -127,6 +127,10 @@ func (a Mount) verify(ctx context.Context, r *Runner, _ string) error {
 	if err == nil && !same {
 		err = api.Errorf(api.ErrUncertain, "%s was to be mounted and %s is there", dev, top.Source).At(a.Target)
 	}
+	if err == nil && top.ReadOnly() && !slices.Contains(a.Options, "ro") {
+		err = api.Errorf(api.ErrRefused, "it was to be mounted read-write, and mount(8) made it read-only").At(a.Target).
+			WithNext("the kernel says why (dmesg | tail); then: kvol unmount-device %s", Quote(a.Target))
+	}
 	return err
 }
 
