@@ -171,7 +171,7 @@ func (op *operation) specDevice(ctx context.Context) (string, error) {
 		}
 		dev, err := m.MapPodDevice(ctx, op.run)
 		if errors.Is(err, api.ErrNotFound) {
-			return "", nil
+			return op.gone(err), nil
 		}
 		text, _ := dev.Text()
 		return text, err
@@ -182,9 +182,18 @@ func (op *operation) specDevice(ctx context.Context) (string, error) {
 	}
 	dev, err := p.DeviceOf(ctx, op.req.Spec)
 	if errors.Is(err, api.ErrNotFound) {
-		return "", nil
+		return op.gone(err), nil
 	}
 	return dev, err
+}
+
+// gone is the device that was not found, if it is only this /dev that does not
+// have it.
+func (op *operation) gone(err error) string {
+	if e, ok := errors.AsType[*api.Error](err); ok && op.host.Devices.Nodeless(e.Path) {
+		return e.Path
+	}
+	return ""
 }
 
 // elsewhere looks for the volume's global mount in every mount namespace. A table that
@@ -212,7 +221,7 @@ const settle = 2 * time.Second
 func (op *operation) unused(ctx context.Context, path string) error {
 	dev, err := op.host.Devices.Open(ctx, path)
 	if errors.Is(err, api.ErrNotFound) {
-		return nil // a device that is not there is used by nobody
+		return op.nodeless(path)
 	}
 	if err != nil {
 		return err
@@ -247,6 +256,16 @@ func (op *operation) unused(ctx context.Context, path string) error {
 		return op.stillHeld(path, []devices.Holder{{Type: "unknown", Detail: "the kernel says that the device is claimed, and nothing that kvol can look at says by whom"}})
 	}
 	return op.stillHeld(path, holders)
+}
+
+// nodeless passes a device that is not there: it is used by nobody. That is not
+// known of one that only this /dev does not have.
+func (op *operation) nodeless(path string) error {
+	if !op.host.Devices.Nodeless(path) {
+		return nil
+	}
+	return api.Errorf(api.ErrUncertain, "the kernel has this device and there is no node for it, so who uses it cannot be known").At(path).
+		WithNext("run kvol where /dev is the machine's own: nsenter -t 1 -m")
 }
 
 // stillHeld refuses a detach with the names of the holders; none is no refusal.

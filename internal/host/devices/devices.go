@@ -104,6 +104,18 @@ func (d *Devices) ByNumber(major, minor int) (Device, error) {
 	return d.read(dir)
 }
 
+// Nodeless says whether the kernel has the device that path, in /dev, is the name
+// of, although nothing is there: this /dev is another than the machine's, as in a
+// container. A loop device without a backing file does not count.
+func (d *Devices) Nodeless(path string) bool {
+	name, ok := strings.CutPrefix(filepath.Clean(path), d.DevRoot+"/")
+	if !ok {
+		return false
+	}
+	dev, err := d.read(filepath.Join(d.SysRoot, "class/block", strings.ReplaceAll(name, "/", "!")))
+	return err == nil && dev.Size > 0
+}
+
 // ByFile finds the device that f is a node of. f is open, also by O_PATH.
 func (d *Devices) ByFile(f *os.File) (Device, error) {
 	var st unix.Stat_t
