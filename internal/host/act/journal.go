@@ -239,15 +239,22 @@ func endsCut(f *os.File) bool {
 }
 
 // ReadJournal gives the entries of the directories' journals, oldest first. A
-// line that a crash or a full disk cut short is left out and counted.
+// line that a crash or a full disk cut short is left out and counted. One directory's
+// entries stay in the order in which they were written, whatever the clock did.
 func ReadJournal(dirs ...*safefs.Root) (entries []api.Entry, bad int, err error) {
+	type timed struct {
+		api.Entry
+		at time.Time
+	}
+	var all []timed
 	for _, dir := range dirs {
 		if dir == nil {
 			continue
 		}
-		all, serr := segments(dir)
+		var last time.Time
+		numbers, serr := segments(dir)
 		err = errors.Join(err, serr)
-		for _, n := range all {
+		for _, n := range numbers {
 			data, rerr := dir.ReadFile(fmt.Sprintf(segmentName, n), 4*segmentMax)
 			if rerr != nil {
 				err = errors.Join(err, rerr)
@@ -262,10 +269,16 @@ func ReadJournal(dirs ...*safefs.Root) (entries []api.Entry, bad int, err error)
 					bad++
 					continue
 				}
-				entries = append(entries, e)
+				if e.Time.After(last) {
+					last = e.Time
+				}
+				all = append(all, timed{e, last})
 			}
 		}
 	}
-	slices.SortStableFunc(entries, func(a, b api.Entry) int { return a.Time.Compare(b.Time) })
+	slices.SortStableFunc(all, func(a, b timed) int { return a.at.Compare(b.at) })
+	for _, e := range all {
+		entries = append(entries, e.Entry)
+	}
 	return entries, bad, err
 }
