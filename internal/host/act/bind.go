@@ -121,7 +121,7 @@ func (a Bind) do(ctx context.Context, r *Runner) (string, error) {
 		return "", err
 	}
 	defer target.Close()
-	if err := bindAt(src, target, a.attrs()); err != nil {
+	if err := bindAt(src, target, a.attrs()|r.guards(a.Source)); err != nil {
 		return "", err
 	}
 	return strconv.FormatUint(info.Ino, 10), nil
@@ -133,6 +133,19 @@ func (a Bind) attrs() (attrs uint64) {
 	}
 	if a.ReadOnly {
 		attrs |= unix.MOUNT_ATTR_RDONLY
+	}
+	return attrs
+}
+
+// guards are what the mount that is bound from does not allow: a bind inherits
+// it, and a remount by the older calls would drop it.
+func (r *Runner) guards(source string) (attrs uint64) {
+	if s, ok := r.sources[source]; ok {
+		source = s.Path
+	}
+	on, _ := r.covering(source)
+	for _, o := range on.Options {
+		attrs |= mountAttrs[o] & (unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV | unix.MOUNT_ATTR_NOEXEC | unix.MOUNT_ATTR_NOSYMFOLLOW)
 	}
 	return attrs
 }
@@ -197,8 +210,11 @@ func bindAt(src, target *os.File, attrs uint64) error {
 			return os.NewSyscallError("mount_setattr", err)
 		}
 	}
-	return os.NewSyscallError("move_mount",
-		unix.MoveMount(tree, "", int(target.Fd()), "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH))
+	err = unix.MoveMount(tree, "", int(target.Fd()), "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH)
+	if noSuchCall(err) {
+		return bindOld(src, target, attrs)
+	}
+	return os.NewSyscallError("move_mount", err)
 }
 
 // noSuchCall says that the kernel, or a seccomp filter, does not have a call.
@@ -209,6 +225,7 @@ var oldFlags = map[uint64]uintptr{
 	unix.MOUNT_ATTR_RDONLY: unix.MS_RDONLY, unix.MOUNT_ATTR_NOSUID: unix.MS_NOSUID, unix.MOUNT_ATTR_NODEV: unix.MS_NODEV,
 	unix.MOUNT_ATTR_NOEXEC: unix.MS_NOEXEC, unix.MOUNT_ATTR_NOATIME: unix.MS_NOATIME,
 	unix.MOUNT_ATTR_STRICTATIME: unix.MS_STRICTATIME, unix.MOUNT_ATTR_NODIRATIME: unix.MS_NODIRATIME,
+	unix.MOUNT_ATTR_NOSYMFOLLOW: unix.MS_NOSYMFOLLOW,
 }
 
 // bindOld is the way of kernels without the new calls: bind, then remount. The
