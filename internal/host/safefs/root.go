@@ -139,6 +139,9 @@ func openAbs(path string) (fd int, err error) {
 // and the descriptor cannot be two different directories.
 func resolvedPath(fd int) (string, error) {
 	path, err := os.Readlink(fdPath(fd))
+	if errors.Is(err, unix.ENOENT) { // not of the directory, which is open
+		return "", fmt.Errorf("where it is cannot be asked: is proc mounted on /proc? (%v)", err) //nolint:errorlint // it is not not found
+	}
 	if err != nil {
 		return "", err
 	}
