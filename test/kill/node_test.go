@@ -65,6 +65,8 @@ func newNode(t *testing.T, m mode) *node {
 	t.Helper()
 	testutil.Root(t)
 	dir := testutil.TempDir(t)
+	// In memory: hundreds of runs that sync their journal are slow on a disk.
+	testutil.Mount(t, "tmpfs", dir, "tmpfs", 0, "size=1g,mode=755")
 	n := &node{t: t, mode: m, dir: dir, root: dir + "/kubelet", state: dir + "/state", runDir: dir + "/run", source: dir + "/data"}
 	size := int64(8 * mib)
 	switch m.fs {
@@ -74,7 +76,9 @@ func newNode(t *testing.T, m mode) *node {
 		size = 128 * mib
 	}
 	if m.device() {
-		n.source, _ = testutil.LoopImage(t, size)
+		n.must(os.WriteFile(dir+"/disk.img", nil, 0o600))
+		n.must(os.Truncate(dir+"/disk.img", size))
+		n.source = testutil.Loop(t, dir+"/disk.img")
 	}
 	switch {
 	case m.block:
