@@ -12,6 +12,9 @@ const (
 	passGo    = "internal/plugins/plugintest/passthrough_test.go"
 )
 
+// block ends local's entry into the suite.
+const block = "Block: true},\n\t\t},\n"
+
 // mutants are named for what is taken out.
 var mutants = []mutant{
 	// done already
@@ -35,7 +38,7 @@ var mutants = []mutant{
 	// what is there is not what was asked for
 	{
 		name: "bind refuses where something else is mounted", fails: "TestConformance/SomethingElse/directory",
-		edits: []edit{{bindGo, "if !ok || want != have {", "if (!ok || want != have) && false {"}},
+		edits: []edit{{bindGo, "if !same {", "if !same && false {"}},
 	},
 	{
 		name: "mount refuses where something else is mounted", fails: "TestConformance/SomethingElse/ext4",
@@ -138,10 +141,10 @@ var mutants = []mutant{
 	// skips
 	{
 		name: "a skip is needed", fails: "TestConformance/Name",
-		edits: []edit{{entryGo, "New: local.New, All: all.All,", "New: local.New, All: all.All, Skip: map[string]string{\"Name\": \"it has none\"},"}},
+		edits: []edit{{entryGo, block, block + "\t\tSkip: map[string]string{\"Name\": \"it has none\"},\n"}},
 	},
 	{
 		name: "a skip has a reason", fails: "TestConformance",
-		edits: []edit{{entryGo, "New: local.New, All: all.All,", "New: local.New, All: all.All, Skip: map[string]string{\"Name\": \"\"},"}},
+		edits: []edit{{entryGo, block, block + "\t\tSkip: map[string]string{\"Name\": \"\"},\n"}},
 	},
 }
