@@ -19,8 +19,8 @@ import (
 var identityChecks = []check{
 	{name: "Name", plugin: checkName},
 	{name: "SupportsNothing", plugin: checkSupportsNothing},
-	{name: "OnlyPlugin", eitherThing: checkOnlyPlugin},
-	{name: "VolumeName", eitherThing: checkVolumeName},
+	{name: "OnlyPlugin", either: checkOnlyPlugin},
+	{name: "VolumeName", either: checkVolumeName},
 	{name: "Ladder", plugin: checkLadder},
 	{name: "Paths", filesystem: checkPaths, block: checkBlockPaths},
 	{name: "HostileNames", plugin: checkHostileNames},
@@ -116,8 +116,8 @@ func checkVolumeName(t *T, c *Case, ex Example) {
 	}
 }
 
-// checkLadder wants Info to tell the rungs that the plugin has, and what it has
-// not to be told apart with a word.
+// checkLadder wants kvol to show the rungs that the plugin has, and to name the
+// plugin and the rung where it has one not.
 func checkLadder(t *T, c *Case) {
 	p := c.New()
 	var has []string
@@ -131,8 +131,11 @@ func checkLadder(t *T, c *Case) {
 			t.Errorf("the error of the missing rung is %q: want ErrNotSupported, naming %s and %s", err, p.GetPluginName(), r.name)
 		}
 	}
-	if told := p.Info().Rungs; len(told) > 0 && !slices.Equal(slices.Sorted(slices.Values(told)), slices.Sorted(slices.Values(has))) {
-		t.Errorf("Info has the rungs %v, the plugin %v", told, has)
+	told := plugins.Rungs(p)
+	slices.Sort(told)
+	slices.Sort(has)
+	if !slices.Equal(told, has) {
+		t.Errorf("kvol shows the rungs %v, it has %v", told, has)
 	}
 }
 

@@ -58,16 +58,16 @@ type Example struct {
 // check is one thing that is asked of a plugin: of itself, or of each example
 // that is mounted (filesystem), mapped (block) or either (any).
 type check struct {
-	name                           string
-	plugin                         func(*T, *Case)
-	filesystem, block, eitherThing func(*T, *Case, Example)
+	name                      string
+	plugin                    func(*T, *Case)
+	filesystem, block, either func(*T, *Case, Example)
 }
 
 // of is what the check asks of an example, nil when nothing.
 func (ch check) of(ex Example) func(*T, *Case, Example) {
 	switch {
-	case ch.eitherThing != nil:
-		return ch.eitherThing
+	case ch.either != nil:
+		return ch.either
 	case ex.Block:
 		return ch.block
 	}

@@ -15,7 +15,7 @@ import (
 
 // rungs are those above the first, each with the check that it behaves.
 var rungs = []rung{
-	rungOf[plugins.PersistentVolumePlugin]("Persistent", "Persistent"),
+	rungOf[plugins.PersistentVolumePlugin]("PersistentVolume", "Persistent"),
 	rungOf[plugins.DeviceMountableVolumePlugin]("DeviceMountable", "DeviceMount"),
 	rungOf[plugins.AttachableVolumePlugin]("Attachable", "Attach"),
 	rungOf[plugins.BlockVolumePlugin]("Block", "Block"),
