@@ -109,7 +109,8 @@ func (f *Find) OnDevice(src *act.Source) []Ref {
 		case p.kind == api.KindGlobalMapDevice:
 			return f.isNode(p.path, src)
 		}
-		return p.mount.Device() == src.Device() || p.mount.Source == src.Path
+		return p.mount.Device() == src.Device() || p.mount.Source == src.Path ||
+			p.mount.FSType == "btrfs" && slices.Contains(f.host.Devices.BtrfsOf(p.mount.Source), filepath.Base(src.Path))
 	})
 }
 

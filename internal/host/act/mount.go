@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -72,6 +73,9 @@ func (r *Runner) Shows(ctx context.Context, m mounts.Mount, dev string) (bool, e
 	s, err := r.Source(ctx, dev)
 	if err != nil {
 		return false, err
+	}
+	if m.FSType == "btrfs" && slices.Contains(r.Devices.BtrfsOf(m.Source), filepath.Base(s.Path)) {
+		return true, nil // of several devices it names one
 	}
 	return m.Device() == s.Device() || m.Source == s.Path, nil
 }

@@ -154,7 +154,7 @@ func (d *Devices) uses(m mounts.Mount, set []Device) (detail string, ok bool) {
 		switch {
 		case m.Major == s.Major && m.Minor == s.Minor:
 			return m.FSType + " on " + s.Path, true
-		case m.FSType == "btrfs" && m.Major == 0 && slices.Contains(d.btrfsOf(m.Source), s.Name):
+		case m.FSType == "btrfs" && m.Major == 0 && slices.Contains(d.BtrfsOf(m.Source), s.Name):
 			return "btrfs on " + s.Path, true
 		case m.FSType == "devtmpfs" && m.Root == "/"+s.Name:
 			return NodeBind, true
@@ -163,9 +163,9 @@ func (d *Devices) uses(m mounts.Mount, set []Device) (detail string, ok bool) {
 	return "", false
 }
 
-// btrfsOf gives the kernel names of all devices of the btrfs whose mount has that
+// BtrfsOf gives the kernel names of all devices of the btrfs whose mount has that
 // source, which names one of them only.
-func (d *Devices) btrfsOf(source string) []string {
+func (d *Devices) BtrfsOf(source string) []string {
 	dirs, _ := filepath.Glob(filepath.Join(d.SysRoot, "fs/btrfs/*/devices"))
 	name := filepath.Base(source)
 	var st unix.Stat_t

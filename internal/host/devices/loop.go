@@ -58,13 +58,16 @@ func (d *Devices) loop(name string) (LoopDevice, bool) {
 		Name: name, Path: filepath.Join(d.DevRoot, name),
 		ReadOnly: attr(dir, "ro") == "1", Autoclear: attr(dir, "loop/autoclear") == "1",
 	}
+	// Before and after the backing file: a number that is given to another file
+	// meanwhile must not be taken for the one that was looked for.
+	seq := attr(dir, "diskseq")
 	l.Backing, l.Deleted = backing(dir)
 	_, minor, _ := strings.Cut(attr(dir, "dev"), ":")
 	l.Minor, _ = strconv.Atoi(minor)
 	l.Offset, _ = strconv.ParseInt(attr(dir, "loop/offset"), 10, 64)
 	l.SizeLimit, _ = strconv.ParseInt(attr(dir, "loop/sizelimit"), 10, 64)
-	l.DiskSeq, _ = strconv.ParseUint(attr(dir, "diskseq"), 10, 64)
-	return l, l.Backing != ""
+	l.DiskSeq, _ = strconv.ParseUint(seq, 10, 64)
+	return l, l.Backing != "" && attr(dir, "diskseq") == seq
 }
 
 // backing reads loop/backing_file. The kernel adds " (deleted)" when the file is
