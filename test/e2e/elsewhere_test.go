@@ -77,3 +77,41 @@ func TestReadOnlyDevice(t *testing.T) {
 	n.must(0, "setup", "-f", ro, "--pod-uid", podA)
 	n.must(0, "teardown", "pv", "--pod-uid", podA)
 }
+
+// What somebody mounted inside of the volume is not the volume's: --lazy would take
+// it along, with the last of a tmpfs.
+func TestLazyLeavesWhatIsMountedInside(t *testing.T) {
+	n := newNode(t)
+	file, dir := n.dataDir("pv")
+	n.must(0, "setup", "-f", file, "--pod-uid", podA)
+	must(t, os.Mkdir(dir+"/sub", 0o755))
+	sub := n.podVolume(podA, "pv") + "/sub"
+	testutil.Tmpfs(t, sub)
+	must(t, write(sub+"/data"))
+	n.unchanged(func() {
+		n.wants(9, []string{sub}, "unpublish", "pv", "--pod-uid", podA)
+		n.wants(9, []string{sub}, "unpublish", "pv", "--pod-uid", podA, "--lazy")
+	})
+	if _, err := os.Stat(sub + "/data"); err != nil {
+		t.Error(err)
+	}
+}
+
+// A btrfs of two disks is mounted from both and shows one.
+func TestBtrfsOfTwoDisks(t *testing.T) {
+	n := newNode(t)
+	one, _ := testutil.LoopImage(t, 200<<20)
+	two, _ := testutil.LoopImage(t, 200<<20)
+	t.Cleanup(n.sweep)
+	must(t, exec.Command("mkfs.btrfs", "-q", "-f", one, two).Run())
+	for _, dev := range []string{one, two} {
+		file := n.pv("pv", dev)
+		n.must(0, "setup", "-f", file, "--pod-uid", podA)
+		n.must(0, "setup", "-f", file, "--pod-uid", podA)
+		for _, word := range []string{one, two} {
+			n.wants(9, []string{podA}, "unmount-device", word)
+			n.wants(9, []string{podA}, "detach", word)
+		}
+		n.must(0, "teardown", "pv", "--pod-uid", podA)
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -50,6 +51,9 @@ func (a Unmount) done(_ context.Context, r *Runner) (bool, string, error) {
 	if !mounted && len(r.table.At(a.Path)) > 0 {
 		return false, "", api.Errorf(api.ErrRefused, "what is mounted there is hidden under a mount on a directory above it, so that no path leads to it").At(a.Path).
 			WithNext("unmount what hides it first: findmnt --target %s", Quote(a.Path))
+	}
+	if mounted && a.Lazy && len(r.inside(a.Path)) > 0 {
+		return false, "", r.unmountBusy(a.Path) // MNT_DETACH would take those too, whosever they are
 	}
 	return !mounted, "", nil
 }
@@ -138,12 +142,15 @@ func (r *Runner) unmountBusy(path string) error {
 			e = e.WithNext("make the storage answer, or end its daemon, and run the same command again; --lazy is there for storage that never will")
 		}
 	}
-	for _, m := range r.table.Under(path) {
-		if m.MountPoint != path {
-			e.Details = append(e.Details, fmt.Sprintf("%s is mounted inside of it", m.MountPoint))
-		}
+	for _, m := range r.inside(path) {
+		e.Details = append(e.Details, fmt.Sprintf("%s is mounted inside of it", m.MountPoint))
 	}
 	return e
+}
+
+// inside are the mounts in the directory of a mount.
+func (r *Runner) inside(path string) []mounts.Mount {
+	return slices.DeleteFunc(r.table.Under(path), func(m mounts.Mount) bool { return m.MountPoint == path })
 }
 
 func (a Unmount) verify(_ context.Context, r *Runner, before string) error {
