@@ -121,22 +121,24 @@ func New(o Options) (*Host, error) {
 // answers asks the helper whether directories that this process itself is going to
 // work in answer: a file system that does not, below one of them, would keep the
 // process for ever. One that is not there, or is broken in another way, shows when
-// it is opened.
+// it is opened. Where there can be no helper nobody can be asked.
 func (h *Host) answers(dirs ...string) error {
+	if h.Helper.Start() != nil {
+		return nil
+	}
 	targets := make([]probe.Target, len(dirs))
 	for i, dir := range dirs {
 		targets[i] = probe.Target{Path: dir, Dev: "path " + dir}
 	}
-	end := time.Now().Add(2 * h.ProbeTimeout)
-	if !h.Deadline.IsZero() && h.Deadline.Before(end) {
-		end = h.Deadline
+	ctx, cancel := context.Background(), context.CancelFunc(func() {})
+	if !h.Deadline.IsZero() {
+		ctx, cancel = context.WithDeadline(ctx, h.Deadline)
 	}
-	ctx, cancel := context.WithDeadline(context.Background(), end)
 	defer cancel()
 	for i, a := range h.Helper.Probe(ctx, targets, h.ProbeTimeout) {
-		if a.State == api.StateUnresponsive {
+		if !a.Answered {
 			return api.Errorf(api.ErrTimeout, "its file system does not answer: %s", a.Reason).At(dirs[i]).
-				WithNext("see what it is: findmnt --target %s; or name another directory", act.Quote(dirs[i]))
+				WithNext("see what it is: findmnt --target %s; or name another directory, or give it more time with --probe-timeout", act.Quote(dirs[i]))
 		}
 	}
 	return nil

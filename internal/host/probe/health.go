@@ -26,6 +26,9 @@ type Target struct {
 type Answer struct {
 	State  api.State
 	Reason string
+	// Answered is false where nothing came back: the file system hangs, or the probe
+	// did not come to its end.
+	Answered bool
 }
 
 // Probe asks every file system among the targets once, all at the same time, and
@@ -46,7 +49,7 @@ func (h *Helper) Probe(ctx context.Context, targets []Target, timeout time.Durat
 	asked := make([]*group, 0, len(groups))
 	for _, g := range groups {
 		if i := slices.IndexFunc(known, func(s stuck) bool { return s.Dev == g.dev && g.dev != "" }); i >= 0 {
-			g.answer = Answer{api.StateUnresponsive, fmt.Sprintf("an earlier probe still hangs in it (pid %d, since %s); not asked again",
+			g.answer = Answer{State: api.StateUnresponsive, Reason: fmt.Sprintf("an earlier probe still hangs in it (pid %d, since %s); not asked again",
 				known[i].PID, known[i].Since.Format(time.RFC3339))}
 			continue
 		}
@@ -78,7 +81,7 @@ func groupByDev(targets []Target) []*group {
 	for i, t := range targets {
 		g := byDev[t.Dev]
 		if g == nil || t.Dev == "" {
-			g = &group{dev: t.Dev, path: t.Path, answer: Answer{api.StateUnknown, "not probed"}}
+			g = &group{dev: t.Dev, path: t.Path, answer: Answer{State: api.StateUnknown, Reason: "not probed"}}
 			byDev[t.Dev] = g
 			groups = append(groups, g)
 		}
@@ -132,7 +135,7 @@ func (h *Helper) ask(ctx context.Context, reqs []request, groups []*group, timeo
 			delete(waiting, a.ID)
 			quiet.Reset(silence)
 			if a.Hung != 0 {
-				g.answer = Answer{api.StateUnresponsive, fmt.Sprintf("no answer within %s", timeout)}
+				g.answer = Answer{State: api.StateUnresponsive, Reason: fmt.Sprintf("no answer within %s", timeout)}
 				left = append(left, newStuck(c.pid, a.Hung, g))
 				continue
 			}
@@ -150,12 +153,12 @@ func (h *Helper) ask(ctx context.Context, reqs []request, groups []*group, timeo
 func (a answer) health() Answer {
 	err := a.decode(nil)
 	if err == nil {
-		return Answer{State: api.StateOK}
+		return Answer{State: api.StateOK, Answered: true}
 	}
 	if errors.Is(err, ErrDied) {
-		return Answer{api.StateUnknown, err.Error()}
+		return Answer{State: api.StateUnknown, Reason: err.Error()}
 	}
-	return Answer{classify(err), err.Error()}
+	return Answer{classify(err), err.Error(), true}
 }
 
 // classify says what an error of statfs or statx tells of the file system.
