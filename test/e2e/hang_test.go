@@ -39,13 +39,12 @@ func (n *node) within(limit time.Duration, code int, args ...string) out {
 }
 
 // broken puts count file systems that do not answer at every kind of place below
-// the root, in every way, and gives them by path.
-func (n *node) broken(count int) map[string]*hangFS {
+// the root, in each of the ways, and gives them by path.
+func (n *node) broken(count int, modes ...hangMode) map[string]*hangFS {
 	n.t.Helper()
 	all := map[string]*hangFS{}
 	for i := range count {
-		mode := []hangMode{gone, mute, deaf}[i%3]
-		h := hang(n.t, n.brokenPlace(i), mode)
+		h := hang(n.t, n.brokenPlace(i), modes[i%len(modes)])
 		all[h.path] = h
 	}
 	return all
@@ -85,7 +84,7 @@ func TestNothingHangsBesideBrokenMounts(t *testing.T) {
 			dir, _ := n.dataDir("dirpv")
 			disk, _ := n.disk("diskpv", "ext4")
 			raw, _ := n.disk("rawpv", "")
-			all := n.broken(count)
+			all := n.broken(count, gone, mute, deaf)
 			if count > 1 {
 				// Real daemons: killed, stopped, and one that answers slowly.
 				testutil.FUSE(t, mkdir(t, n.podVolume(podStatic, "killed")), testutil.FUSEDead)
@@ -346,7 +345,7 @@ func TestOwnDirectoriesThatHang(t *testing.T) {
 						{codes.setup, []string{"setup", "-f", file, "--pod-uid", podA}},
 						{codes.plan, []string{"teardown", "pv", "--pod-uid", podA, "--dry-run"}},
 					} {
-						o := n.within(2*time.Second, c.code, append(c.args, "--probe-timeout", "50ms")...)
+						o := n.within(2*time.Second, c.code, append(c.args, "--probe-timeout", "200ms")...)
 						if c.code != 0 && !strings.Contains(o.stderr, h.path) {
 							t.Errorf("does not name %s:\n%v", h.path, o)
 						}
