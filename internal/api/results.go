@@ -201,6 +201,14 @@ type Entry struct {
 	Risks   []string  `json:"risks,omitempty"` // the risk flags that were given
 	PID     int       `json:"pid,omitempty"`
 	User    string    `json:"user,omitempty"`
+	Device  *DiskMark `json:"device,omitempty"` // the disk that the volume was on, once it is known
+}
+
+// DiskMark tells a disk from another one that got its number.
+type DiskMark struct {
+	Number  string `json:"number"`  // major:minor
+	DiskSeq uint64 `json:"diskSeq"` // 0 before Linux 5.15
+	BootID  string `json:"bootID"`
 }
 
 // Operation is one run of a mutating command as the history tells it.

@@ -114,25 +114,36 @@ func (o *Ops) lastEntry(volume string) (api.Entry, bool) {
 	return api.Entry{}, false
 }
 
-// lastDevice is the device that kvol last mounted or mapped for this volume, as
-// far as it still has that name.
+// lastDevice is the disk that kvol last had this volume on, if it is still the same
+// disk: a number that another one got since says nothing.
 func (op *operation) lastDevice() string {
 	entries, _, err := op.entries()
 	if err != nil {
 		return ""
 	}
 	for _, e := range slices.Backward(entries) {
-		if e.Volume != op.name || e.Phase != "intent" || len(e.Args) == 0 {
+		if e.Volume != op.name || e.Device == nil {
 			continue
 		}
-		switch e.Action {
-		case "mount":
-			return e.Args[len(e.Args)-1]
-		case "bind":
-			if strings.HasPrefix(e.Args[0], "/dev/") {
-				return e.Args[0]
-			}
+		now, path, err := op.diskMark(e.Device.Number)
+		if err != nil || now != *e.Device {
+			return ""
 		}
+		return path
 	}
 	return ""
+}
+
+// diskMark identifies the disk that has a number now.
+func (op *operation) diskMark(number string) (api.DiskMark, string, error) {
+	var major, minor int
+	if _, err := fmt.Sscanf(number, "%d:%d", &major, &minor); err != nil {
+		return api.DiskMark{}, "", err
+	}
+	dev, err := op.host.Devices.ByNumber(major, minor)
+	if err != nil {
+		return api.DiskMark{}, "", err
+	}
+	boot, err := op.host.Devices.BootID()
+	return api.DiskMark{Number: number, DiskSeq: dev.DiskSeq, BootID: boot}, dev.Path, err
 }

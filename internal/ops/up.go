@@ -145,6 +145,9 @@ func (op *operation) lockSpecDevice(ctx context.Context) error {
 	if op.locks == nil {
 		return nil
 	}
+	if mark, _, err := op.diskMark(src.Device()); err == nil {
+		op.journal.Disk(mark)
+	}
 	return op.locks.Take(ctx, act.LockDevice, src.Device(), false)
 }
 

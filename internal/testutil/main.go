@@ -41,8 +41,17 @@ func Main(m *testing.M, hooks ...func()) {
 			}
 		}
 	}
-	os.Exit(m.Run())
+	code := m.Run()
+	for _, f := range atExit {
+		f()
+	}
+	os.Exit(code)
 }
+
+var atExit []func()
+
+// AtExit has something done after the last test, when no test's own end is right.
+func AtExit(f func()) { atExit = append(atExit, f) }
 
 // enterNamespace starts this program again, as the same process, in a new mount
 // namespace from which no mount propagates. It returns only on failure.

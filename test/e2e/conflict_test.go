@@ -15,12 +15,12 @@ import (
 // no already, and it must not be mounted and given away raw at once.
 func TestOtherVolumeMode(t *testing.T) {
 	n := newNode(t)
-	file, dev := n.disk("pv", "ext4")
+	_, dev := n.disk("pv", "ext4")
 	raw := n.pv("pv", dev, "volumeMode: Block")
 	text, err := os.ReadFile(raw)
 	must(t, err)
 	raw = n.file("raw.yaml", string(text))
-	file = n.pv("pv", dev)
+	file := n.pv("pv", dev)
 
 	n.must(0, "setup", "-f", file, "--pod-uid", podA)
 	n.unchanged(func() {

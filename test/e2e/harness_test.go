@@ -35,6 +35,7 @@ var binary = sync.OnceValues(func() (string, error) {
 	if err != nil {
 		return "", err
 	}
+	testutil.AtExit(func() { os.RemoveAll(dir) })
 	path := filepath.Join(dir, "kvol")
 	cmd := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", path, "../../cmd/kvol")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")

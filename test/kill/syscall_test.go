@@ -204,16 +204,16 @@ func (tr *tracer) stopped(tid int, ws unix.WaitStatus) (int, error) {
 		}
 		return -1, nil
 	}
-	switch sig := ws.StopSignal(); {
-	case sig == unix.SIGTRAP|0x80:
+	switch sig := ws.StopSignal(); sig {
+	case unix.SIGTRAP | 0x80:
 		tr.inside[tid] = !tr.inside[tid]
 		if tr.inside[tid] && !tr.killed {
 			return 0, tr.entering(tid)
 		}
 		return 0, nil
-	case sig == unix.SIGTRAP:
+	case unix.SIGTRAP:
 		return 0, tr.started(tid, ws.TrapCause())
-	case sig == unix.SIGSTOP:
+	case unix.SIGSTOP:
 		tr.inside[tid] = false // a new thread or process
 		return 0, nil
 	default:

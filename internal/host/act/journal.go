@@ -135,6 +135,10 @@ func (o *Operation) Volume(plugin, volume string) {
 	}
 }
 
+// Disk tells the journal which disk the volume is on; the entries from here on
+// have it.
+func (o *Operation) Disk(mark api.DiskMark) { o.entry.Device = &mark }
+
 // Intent records a step before it is done. What cannot be undone needs the
 // record on disk first; without a journal it is refused.
 func (o *Operation) Intent(s api.Step, irreversible bool) error {
@@ -212,6 +216,7 @@ func (o *Operation) write(e api.Entry) error {
 func (o *Operation) append(e api.Entry) error {
 	e.Time = time.Now().UTC()
 	e.Op, e.Verb, e.Plugin, e.Volume, e.PodUID = o.entry.Op, o.entry.Verb, o.entry.Plugin, o.entry.Volume, o.entry.PodUID
+	e.Device = o.entry.Device
 	if e.Phase == "begin" {
 		e.PID, e.User = o.entry.PID, o.entry.User
 	}

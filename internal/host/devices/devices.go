@@ -116,6 +116,16 @@ func (d *Devices) Nodeless(path string) bool {
 	return err == nil && dev.Size > 0
 }
 
+// BootID names the running boot: device numbers and sequence numbers mean nothing
+// in another one.
+func (d *Devices) BootID() (string, error) {
+	raw, err := os.ReadFile(filepath.Join(d.ProcRoot, "sys/kernel/random/boot_id"))
+	if err != nil {
+		return "", fmt.Errorf("which boot this is: %w", err)
+	}
+	return strings.TrimSpace(string(raw)), nil
+}
+
 // ByFile finds the device that f is a node of. f is open, also by O_PATH.
 func (d *Devices) ByFile(f *os.File) (Device, error) {
 	var st unix.Stat_t

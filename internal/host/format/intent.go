@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -59,7 +58,7 @@ func (e Env) pending(dev devices.Device) (in *Intent, stale string, err error) {
 	if err := json.Unmarshal(raw, in); err != nil || len(in.UUIDs) == 0 {
 		return nil, "the record of an earlier format of " + dev.Number() + " cannot be read", nil
 	}
-	boot, err := e.bootID()
+	boot, err := e.Devices.BootID()
 	switch {
 	case err != nil:
 		return nil, "", err
@@ -84,12 +83,4 @@ func (e Env) save(in *Intent) error {
 		return err
 	}
 	return e.State.WriteFile(intentName(in.Device), append(raw, '\n'), 0o600)
-}
-
-func (e Env) bootID() (string, error) {
-	raw, err := os.ReadFile(filepath.Join(e.Devices.ProcRoot, "sys/kernel/random/boot_id"))
-	if err != nil {
-		return "", fmt.Errorf("which boot this is: %w", err)
-	}
-	return strings.TrimSpace(string(raw)), nil
 }

@@ -61,7 +61,7 @@ func Make(ctx context.Context, e Env, path string, d Decision) error {
 	if _, err := d.claim.Stat(); err != nil {
 		return fmt.Errorf("format %s: the device is not claimed any more: %w", d.Device.Path, err)
 	}
-	boot, err := e.bootID()
+	boot, err := e.Devices.BootID()
 	if err != nil {
 		return err
 	}
