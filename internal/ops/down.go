@@ -126,45 +126,63 @@ func (op *operation) notDeviceMounted(ctx context.Context) (string, error) {
 	return "", nil
 }
 
-// usersOf are the mounts of the same file system beside a global mount, each with
-// whose it is.
-func (op *operation) usersOf(global string) []string {
+// consumer is somebody who has a volume: a pod, or whoever mounted it elsewhere.
+type consumer struct {
+	pod  string // UID; "" outside of the pods' directories
+	path string
+}
+
+func (u consumer) String() string {
+	if u.pod == "" {
+		return u.path
+	}
+	return fmt.Sprintf("pod %s has it at %s", u.pod, u.path)
+}
+
+// consumers makes paths into consumers, each once.
+func (op *operation) consumers(at []string) []consumer {
+	slices.Sort(at)
+	var out []consumer
+	for _, path := range slices.Compact(at) {
+		out = append(out, consumer{op.host.Layout.Parse(path).PodUID, path})
+	}
+	return out
+}
+
+// usersOf are the mounts of the same file system beside a global mount.
+func (op *operation) usersOf(global string) []consumer {
 	table := op.run.Table()
 	top, ok := table.Top(global)
 	if !ok {
 		return nil
 	}
-	var out []string
+	var at []string
 	for _, m := range table.SameDevice(top.Major, top.Minor) {
 		if m.MountPoint != global {
-			out = append(out, op.whose(m.MountPoint))
+			at = append(at, m.MountPoint)
 		}
 	}
-	slices.Sort(out)
-	return slices.Compact(out)
-}
-
-// whose names a mount point with the pod that it is of.
-func (op *operation) whose(path string) string {
-	if at := op.host.Layout.Parse(path); at.PodUID != "" {
-		return fmt.Sprintf("pod %s has it at %s", at.PodUID, path)
-	}
-	return path
+	return op.consumers(at)
 }
 
 // inUse refuses, or in a teardown skips: the rest of the way down is for the last
 // pod that uses the volume. That it is still in the pod that it was taken from is no
 // reason to skip.
-func (op *operation) inUse(path string, users []string) (string, error) {
-	inPods := !slices.ContainsFunc(users, func(u string) bool { return !strings.HasPrefix(u, "pod ") })
-	own := slices.ContainsFunc(users, func(u string) bool { return strings.HasPrefix(u, "pod "+op.req.Pod.UID+" ") })
+func (op *operation) inUse(path string, users []consumer) (string, error) {
+	var words []string
+	inPods, own := true, false
+	for _, u := range users {
+		words = append(words, u.String())
+		inPods = inPods && u.pod != ""
+		own = own || u.pod == op.req.Pod.UID
+	}
 	if op.verb == Teardown && inPods && !own {
-		return "it is still published: " + strings.Join(users, ", "), nil
+		return "it is still published: " + strings.Join(words, ", "), nil
 	}
 	e := api.Errorf(api.ErrBusy, "the volume is still in use").At(path)
-	e.Details = users
+	e.Details = words
 	if inPods {
-		return "", e.WithNext("take it from these pods first: kvol unpublish %s --pod-uid UID", act.Quote(op.name))
+		return "", e.WithNext("take it from these pods first: kvol unpublish %s --pod-uid %s", act.Quote(op.name), users[0].pod)
 	}
 	return "", e.WithNext("unmount it there first")
 }
@@ -199,22 +217,21 @@ func (op *operation) tearDownDevice(ctx context.Context) (string, error) {
 
 // mappedBy lists what is bound below a global map path, and the links of pods that
 // have it mapped.
-func (op *operation) mappedBy(dir string) ([]string, error) {
+func (op *operation) mappedBy(dir string) ([]consumer, error) {
 	names, err := op.run.Names(dir)
 	if err != nil {
 		return nil, err
 	}
 	var out []string
 	for _, uid := range names {
-		out = append(out, op.whose(dir+"/"+uid))
+		out = append(out, dir+"/"+uid)
 	}
 	for _, ref := range op.find.Pods(op.plugin.GetPluginName(), op.name) {
 		if e, err := op.run.Entry(ref.Path); err == nil && e.Present {
-			out = append(out, op.whose(ref.Path))
+			out = append(out, ref.Path)
 		}
 	}
-	slices.Sort(out)
-	return slices.Compact(out), nil
+	return op.consumers(out), nil
 }
 
 // detach lets the device go, once nobody uses it any more. The gate is passed

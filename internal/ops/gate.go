@@ -52,17 +52,16 @@ func (op *operation) gate(ctx context.Context) (skip string, err error) {
 func (op *operation) unknownDevice() error { return op.noCandidate(op.plugin.GetPluginName()) }
 
 // published are the pods that have the volume, as the runner sees it.
-func (op *operation) published() []string {
+func (op *operation) published() []consumer {
 	var out []string
 	for _, ref := range op.find.Pods(op.plugin.GetPluginName(), op.name) {
 		_, mounted := op.run.Table().Top(ref.Path)
 		e, err := op.run.Entry(ref.Path)
 		if mounted || ref.Block && err == nil && e.Present {
-			out = append(out, op.whose(ref.Path))
+			out = append(out, ref.Path)
 		}
 	}
-	slices.Sort(out)
-	return slices.Compact(out)
+	return op.consumers(out)
 }
 
 func (op *operation) globallyMounted() ([]string, error) {
