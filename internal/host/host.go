@@ -123,7 +123,7 @@ func New(o Options) (*Host, error) {
 // process for ever. One that is not there, or is broken in another way, shows when
 // it is opened. Where there can be no helper nobody can be asked.
 func (h *Host) answers(dirs ...string) error {
-	if h.Helper.Start() != nil {
+	if dirs = h.elsewhere(dirs); len(dirs) == 0 || h.Helper.Start() != nil {
 		return nil
 	}
 	targets := make([]probe.Target, len(dirs))
