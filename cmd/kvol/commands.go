@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -138,11 +139,20 @@ var verbCodes = []int{
 	api.ExitNotSupported, api.ExitMissingTool, api.ExitUncertain, api.ExitBusy, api.ExitLocked, api.ExitInterrupted,
 }
 
+// readCodes are those of the commands that look at the node and change nothing,
+// selfCodes of those that tell about kvol only.
+var (
+	readCodes = []int{
+		api.ExitOK, api.ExitFailed, api.ExitUsage, api.ExitRefused, api.ExitNotFound, api.ExitUncertain, api.ExitInterrupted,
+	}
+	selfCodes = []int{api.ExitOK, api.ExitFailed, api.ExitUsage, api.ExitUncertain, api.ExitInterrupted}
+)
+
 // exitCodes is the end of a command's help.
 func exitCodes(codes ...int) string {
 	var b strings.Builder
 	b.WriteString("\n\nExit codes:\n")
-	for _, c := range codes {
+	for _, c := range slices.Sorted(slices.Values(codes)) {
 		fmt.Fprintf(&b, "  %-3d  %s\n", c, meanings[c])
 	}
 	return strings.TrimSuffix(b.String(), "\n")

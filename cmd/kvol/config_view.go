@@ -42,7 +42,7 @@ func newConfigViewCmd(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "view",
 		Short:   "Show every setting and where it comes from",
-		Long:    configViewLong + exitCodes(api.ExitOK, api.ExitFailed, api.ExitUsage),
+		Long:    configViewLong + exitCodes(selfCodes...),
 		Example: configViewExample,
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -33,7 +33,7 @@ func newHistoryCmd(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "history",
 		Short:   "Tell what kvol changed here and how it ended",
-		Long:    historyLong + exitCodes(api.ExitOK, api.ExitFailed, api.ExitUsage, api.ExitUncertain, api.ExitInterrupted),
+		Long:    historyLong + exitCodes(readCodes...),
 		Example: historyExample,
 		GroupID: inspecting,
 		Args:    noArgs,

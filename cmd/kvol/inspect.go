@@ -26,7 +26,7 @@ func newInspectCmd(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:     "inspect VOLUME|PATH|POD",
 		Short:   "Tell everything about one volume, path or pod",
-		Long:    inspectLong + exitCodes(api.ExitOK, api.ExitFailed, api.ExitUsage, api.ExitNotFound, api.ExitUncertain, api.ExitInterrupted),
+		Long:    inspectLong + exitCodes(readCodes...),
 		Example: inspectExample,
 		GroupID: inspecting,
 		Args:    atMostOne("VOLUME, PATH or POD"),

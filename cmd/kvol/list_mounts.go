@@ -49,7 +49,7 @@ func newListMountsCmd(a *app) *cobra.Command {
 		Use:     "list-mounts",
 		Aliases: []string{"ls"},
 		Short:   "List every volume mount on the node and how it is",
-		Long:    listMountsLong + exitCodes(api.ExitOK, api.ExitFailed, api.ExitUsage, api.ExitUncertain, api.ExitInterrupted),
+		Long:    listMountsLong + exitCodes(readCodes...),
 		Example: listMountsExample,
 		GroupID: inspecting,
 		Args:    noArgs,

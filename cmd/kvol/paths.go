@@ -32,7 +32,7 @@ func newPathsCmd(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "paths -f FILE | PATH...",
 		Short:   "Tell where a volume's mount points are, or what a path is",
-		Long:    pathsLong + exitCodes(api.ExitOK, api.ExitFailed, api.ExitUsage, api.ExitNotFound, api.ExitNotSupported, api.ExitUncertain, api.ExitInterrupted),
+		Long:    pathsLong + exitCodes(append(readCodes, api.ExitNotSupported)...),
 		Example: pathsExample,
 		GroupID: inspecting,
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -24,7 +24,7 @@ func newPluginsCmd(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:     "plugins",
 		Short:   "List the plugins, what each can do and the tools it lacks here",
-		Long:    pluginsLong + exitCodes(api.ExitOK, api.ExitFailed, api.ExitUsage, api.ExitUncertain, api.ExitInterrupted),
+		Long:    pluginsLong + exitCodes(readCodes...),
 		Example: pluginsExample,
 		GroupID: inspecting,
 		Args:    noArgs,

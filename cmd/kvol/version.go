@@ -26,7 +26,7 @@ func newVersionCmd(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:     "version",
 		Short:   "Tell the version of kvol",
-		Long:    versionLong + exitCodes(api.ExitOK, api.ExitFailed, api.ExitUsage),
+		Long:    versionLong + exitCodes(selfCodes...),
 		Example: versionExample,
 		GroupID: about,
 		Args:    noArgs,
