@@ -24,8 +24,8 @@ was mounted is unlinked), unmounted (the directory is there, the mount is not),
 unknown.`
 
 const listMountsExample = `  kvol list-mounts
-  # what is not well, of one namespace
-  kvol ls --namespace shop --state stale,disconnected,unresponsive
+  # what is not well
+  kvol ls --state stale,disconnected,unresponsive
   # the paths of all mounts, safe for any name
   kvol ls -o name -0 | xargs -0 -n1 echo`
 
@@ -38,9 +38,9 @@ var (
 )
 
 type listMountsOptions struct {
-	kinds, states                     []string
-	plugin, volume, podUID, namespace string
-	noProbe                           bool
+	kinds, states          []string
+	plugin, volume, podUID string
+	noProbe                bool
 }
 
 func newListMountsCmd(a *app) *cobra.Command {
@@ -73,7 +73,6 @@ func (o *listMountsOptions) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.plugin, "plugin", "", "only this plugin: kubernetes.io/nfs")
 	f.StringVar(&o.volume, "volume", "", "only this volume")
 	f.StringVar(&o.podUID, "pod-uid", "", "only this pod")
-	f.StringVar(&o.namespace, "namespace", "", "only pods of this namespace")
 	f.BoolVar(&o.noProbe, "no-probe", false, "do not ask the file systems how they are")
 }
 
@@ -86,7 +85,7 @@ func (o *listMountsOptions) run(ctx context.Context, a *app) error {
 		defer h.Close()
 		return node.List(ctx, h, node.ListOptions{
 			Probe: !o.noProbe, Kinds: as[api.MountKind](o.kinds), States: as[api.State](o.states),
-			Plugin: o.plugin, Volume: o.volume, PodUID: o.podUID, Namespace: o.namespace,
+			Plugin: o.plugin, Volume: o.volume, PodUID: o.podUID,
 		})
 	})
 }

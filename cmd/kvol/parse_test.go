@@ -29,8 +29,8 @@ func TestWordsParse(t *testing.T) {
 		"attach -f a.yaml -f - --volume data --check": &verbOptions{verb: ops.Attach,
 			volumeOptions: volumeOptions{files: []string{"a.yaml", "-"}, volume: "data"}, check: true},
 		"attach --filename a.yaml --dry-run": &verbOptions{verb: ops.Attach, volumeOptions: volumeOptions{files: []string{"a.yaml"}}, dryRun: true},
-		"detach data --plugin kubernetes.io/local --must-exist": &verbOptions{verb: ops.Detach,
-			volumeOptions: volumeOptions{volume: "data", plugin: "kubernetes.io/local"}, mustExist: true},
+		"detach data --plugin kubernetes.io/nfs --must-exist": &verbOptions{verb: ops.Detach,
+			volumeOptions: volumeOptions{volume: "data", plugin: "kubernetes.io/nfs"}, mustExist: true},
 		"detach --volume data":       &verbOptions{verb: ops.Detach, volumeOptions: volumeOptions{volume: "data"}},
 		"mount-device -f a --format": &verbOptions{verb: ops.MountDevice, volumeOptions: volumeOptions{files: []string{"a"}}, format: true},
 		"unmount-device data --lazy --force-umount --dry-run": &verbOptions{verb: ops.UnmountDevice,
@@ -46,8 +46,8 @@ func TestWordsParse(t *testing.T) {
 		"paths /a b":            &pathsOptions{paths: []string{"/a", "b"}},
 		"paths -f a --plugin p": &pathsOptions{volumeOptions: volumeOptions{files: []string{"a"}, plugin: "p"}, paths: []string{}},
 		"list-mounts":           &listMountsOptions{},
-		"ls --kind podVolume,other --no-probe --namespace n --pod-uid u --plugin p --volume v": &listMountsOptions{
-			kinds: []string{"podVolume", "other"}, noProbe: true, namespace: "n", podUID: "u", plugin: "p", volume: "v"},
+		"ls --kind podVolume,other --no-probe --pod-uid u --plugin p --volume v": &listMountsOptions{
+			kinds: []string{"podVolume", "other"}, noProbe: true, podUID: "u", plugin: "p", volume: "v"},
 		"ls --state stale --state ok": &listMountsOptions{states: []string{"stale", "ok"}},
 		"inspect data":                &inspectOptions{subject: "data"},
 		"plugins":                     &pluginsOptions{},

@@ -38,7 +38,7 @@ func (o *volumeOptions) addPodFlag(f *pflag.FlagSet) {
 }
 
 func (o *volumeOptions) addPluginFlag(f *pflag.FlagSet) {
-	f.StringVar(&o.plugin, "plugin", "", "`NAME` of the only plugin to look in: kubernetes.io/local")
+	f.StringVar(&o.plugin, "plugin", "", "`NAME` of the only plugin to look in: kubernetes.io/local-volume")
 }
 
 // argument takes the VOLUME of a reverse verb.

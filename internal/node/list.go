@@ -21,13 +21,12 @@ import (
 // ListOptions narrow a list; an empty field takes everything.
 type ListOptions struct {
 	// Probe asks every file system once whether it answers.
-	Probe     bool
-	Kinds     []api.MountKind
-	Plugin    string
-	Volume    string
-	PodUID    string
-	Namespace string
-	States    []api.State
+	Probe  bool
+	Kinds  []api.MountKind
+	Plugin string
+	Volume string
+	PodUID string
+	States []api.State
 }
 
 // List is every volume on the node, mounted or not, and every other mount below
@@ -43,7 +42,7 @@ func List(ctx context.Context, h *host.Host, o ListOptions) (*api.List[api.Mount
 		return nil, ctx.Err() // half a list is none
 	}
 	items = slices.DeleteFunc(items, func(m api.Mount) bool {
-		return len(o.States) > 0 && !slices.Contains(o.States, m.State) || o.Namespace != "" && m.Namespace != o.Namespace
+		return len(o.States) > 0 && !slices.Contains(o.States, m.State)
 	})
 	return api.NewList("MountList", items, s.warnings), nil
 }
