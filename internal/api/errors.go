@@ -117,7 +117,7 @@ type Error struct {
 	Next string
 }
 
-// Error says, in one line: where, what was found, and what to do next.
+// Error says, in one line, where and what was found; Details and Next are apart.
 func (e *Error) Error() string {
 	var b strings.Builder
 	for _, part := range []string{e.Op, e.Volume, e.Path} {

@@ -151,6 +151,20 @@ const (
 	OutcomeUncertain Outcome = "uncertain"
 )
 
+// OutcomeOf is the outcome of what ended with an error, in agreement with its exit
+// code; nil is done.
+func OutcomeOf(err error) Outcome {
+	switch ExitCode(err) {
+	case ExitOK:
+		return OutcomeDone
+	case ExitUncertain:
+		return OutcomeUncertain
+	case ExitRefused, ExitBusy:
+		return OutcomeRefused
+	}
+	return OutcomeFailed
+}
+
 // Result is what one rung of a verb did for one volume.
 type Result struct {
 	Op         string  `json:"op"`

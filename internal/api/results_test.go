@@ -1,6 +1,8 @@
 package api_test
 
 import (
+	"context"
+	"errors"
 	"testing"
 
 	"github.com/kvol/kvol/internal/api"
@@ -21,6 +23,25 @@ func TestEmptyList(t *testing.T) {
 	} {
 		if got := toJSON(t, c.list); got != c.want {
 			t.Errorf("%s: %s, want %s", name, got, c.want)
+		}
+	}
+}
+
+// What may have happened is never told as failed, whatever ended it.
+func TestOutcomeOf(t *testing.T) {
+	for err, want := range map[error]api.Outcome{
+		nil:                      api.OutcomeDone,
+		api.ErrBusy:              api.OutcomeRefused,
+		api.ErrNotEmpty:          api.OutcomeRefused,
+		api.ErrTimeout:           api.OutcomeUncertain,
+		context.DeadlineExceeded: api.OutcomeUncertain,
+		errors.Join(api.ErrBusy, api.ErrUncertain):  api.OutcomeUncertain,
+		errors.Join(api.ErrRefused, errors.New("")): api.OutcomeRefused,
+		errors.New("of no kind"):                    api.OutcomeFailed,
+		api.ErrNotFound:                             api.OutcomeFailed,
+	} {
+		if got := api.OutcomeOf(err); got != want {
+			t.Errorf("%v: %s, want %s", err, got, want)
 		}
 	}
 }

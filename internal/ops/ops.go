@@ -8,7 +8,6 @@ package ops
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/user"
@@ -111,7 +110,7 @@ func (o *Ops) open(ctx context.Context, verb Verb, req Request, dry bool) (*oper
 		err = op.lookAgain(ctx)
 	}
 	if err != nil {
-		op.journal.End(api.OutcomeFailed, err)
+		op.journal.End(api.OutcomeOf(err), err)
 		op.close()
 		return nil, op.wrap(err)
 	}
@@ -198,16 +197,9 @@ func (op *operation) close() {
 
 // end records how the verb ended.
 func (op *operation) end(err error) {
-	result := api.OutcomeAlready
-	switch {
-	case errors.Is(err, api.ErrUncertain), errors.Is(err, api.ErrTimeout):
-		result = api.OutcomeUncertain
-	case errors.Is(err, api.ErrRefused), errors.Is(err, api.ErrNotEmpty), errors.Is(err, api.ErrBusy):
-		result = api.OutcomeRefused
-	case err != nil:
-		result = api.OutcomeFailed
-	case len(op.run.Steps()) > 0:
-		result = api.OutcomeDone
+	result := api.OutcomeOf(err)
+	if err == nil && len(op.run.Steps()) == 0 {
+		result = api.OutcomeAlready
 	}
 	op.journal.End(result, err)
 }
@@ -253,12 +245,8 @@ func (op *operation) result(ctx context.Context, rung Verb, skipped string, err 
 		Paths: op.paths(ctx), DevicePath: op.device, Reason: skipped, Steps: append([]api.Step{}, steps...),
 	}
 	switch {
-	case errors.Is(err, api.ErrUncertain), errors.Is(err, api.ErrTimeout):
-		r.Outcome, r.Reason = api.OutcomeUncertain, err.Error()
-	case errors.Is(err, api.ErrRefused), errors.Is(err, api.ErrNotEmpty), errors.Is(err, api.ErrBusy):
-		r.Outcome, r.Reason = api.OutcomeRefused, err.Error()
 	case err != nil:
-		r.Outcome, r.Reason = api.OutcomeFailed, err.Error()
+		r.Outcome, r.Reason = api.OutcomeOf(err), err.Error()
 	case skipped != "":
 		r.Outcome = api.OutcomeSkipped
 	case len(steps) == 0:

@@ -52,7 +52,7 @@ func (op *operation) attachable() (plugins.AttachableVolumePlugin, error) {
 func (o *Ops) CheckAttached(ctx context.Context, req Request) (*api.List[api.Result], error) {
 	op := &operation{Ops: o, verb: Attach, req: req}
 	none := api.NewList[api.Result]("ResultList", nil, nil)
-	if err := errors.Join(op.check()); err != nil {
+	if err := op.check(); err != nil {
 		return none, op.wrap(err)
 	}
 	if err := op.fromSpec(); err != nil {

@@ -112,6 +112,9 @@ func TestListMountsTellsWhatIsThere(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("listed (-want +got):\n%s", diff)
 	}
+	if m := n.list()[n.root+"/pods/hidden/volumes/kubernetes.io~nfs/under"]; !strings.Contains(m.StateReason, "hidden") {
+		t.Errorf("%+v", m)
+	}
 	if m := n.list()[n.podVolume(podA, "disk")]; m.PodUID != podA || m.Source != dev || m.FSType != "ext4" || m.Root != "/" || m.ReadOnly {
 		t.Errorf("%+v", m)
 	}

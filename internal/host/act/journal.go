@@ -16,9 +16,8 @@ import (
 	"github.com/kvol/kvol/internal/host/safefs"
 )
 
-// Journal is the record of what kvol changes: JSON lines, one entry each, in a
-// file that is kept below journalMax bytes and its predecessor. It is in the
-// state directory or, where that cannot be written, in the run directory, which
+// Journal is the record of what kvol changes: JSON lines, one entry each. It is in
+// the state directory or, where that cannot be written, in the run directory, which
 // is lost at the next boot. A nil root is one that could not be opened.
 type Journal struct {
 	State, Run *safefs.Root
@@ -159,7 +158,7 @@ func (o *Operation) Intent(s api.Step, irreversible bool) error {
 
 // Outcome records how a step ended.
 func (o *Operation) Outcome(s api.Step, value string, err error) {
-	e := api.Entry{Phase: "outcome", N: s.N, Action: s.Action, Target: s.Target, Outcome: string(outcome(err))}
+	e := api.Entry{Phase: "outcome", N: s.N, Action: s.Action, Target: s.Target, Outcome: string(api.OutcomeOf(err))}
 	if err != nil {
 		e.Error = err.Error()
 	}
@@ -186,18 +185,6 @@ func (o *Operation) End(result api.Outcome, err error) {
 	if o.file != nil {
 		o.file.Close()
 	}
-}
-
-func outcome(err error) api.Outcome {
-	switch {
-	case err == nil:
-		return api.OutcomeDone
-	case errors.Is(err, api.ErrUncertain), errors.Is(err, api.ErrTimeout):
-		return api.OutcomeUncertain
-	case errors.Is(err, api.ErrRefused), errors.Is(err, api.ErrNotEmpty), errors.Is(err, api.ErrBusy):
-		return api.OutcomeRefused
-	}
-	return api.OutcomeFailed
 }
 
 func (o *Operation) write(e api.Entry) error {
