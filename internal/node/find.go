@@ -63,13 +63,6 @@ func (f *Find) Pods(plugin, volume string) []Ref {
 	})
 }
 
-// Global finds the node-wide places of a volume whose path holds its name.
-func (f *Find) Global(volume, plugin string) []Ref {
-	return f.refs(func(p place) bool {
-		return p.Volume == volume && p.PodUID == "" && (plugin == "" || p.Plugin == plugin) && p.kind == api.KindGlobalMount
-	})
-}
-
 // Named finds every place of a volume by name.
 func (f *Find) Named(volume, plugin string) []Ref {
 	return f.refs(func(p place) bool {

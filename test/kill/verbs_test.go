@@ -40,7 +40,6 @@ type step struct {
 	before []ops.Verb
 	down   bool
 	named  bool // the volume is only named, not described by a document
-	// onlyUp and alone say of which modes there is no such step.
 	lastUser bool // refused while a second pod has the volume
 }
 

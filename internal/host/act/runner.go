@@ -40,9 +40,9 @@ type Action interface {
 	settle(r *Runner, value Value)
 }
 
-// optional sides of an action
+// Optional sides of an action.
 type (
-	// fact is a shell test that holds once the action is done.
+	// facter has a shell test that holds once the action is done.
 	facter interface{ fact() string }
 	// valuer makes a value that only exists afterwards.
 	valuer interface{ makesValue() bool }
