@@ -176,23 +176,6 @@ func ended(ctx context.Context) error {
 	return api.ErrTimeout
 }
 
-// hold sends descriptors for the helper to keep. That it fails means that the
-// helper is dead, which the next call tells.
-func (c *child) hold(files []*os.File) {
-	open := make([]*os.File, 0, len(files))
-	for _, f := range files {
-		if sc, err := f.SyscallConn(); err == nil && sc.Control(func(uintptr) {}) == nil {
-			open = append(open, f)
-		}
-	}
-	if len(open) == 0 {
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
-	_ = c.post(ctx, []request{{}}, open)
-}
-
 // read hands the answers out until the helper ends.
 func (c *child) read() {
 	r := newReader(func(buf, oob []byte) (int, int, int, error) {

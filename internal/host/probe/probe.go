@@ -78,7 +78,6 @@ type Helper struct {
 
 	mu     sync.Mutex
 	child  *child
-	held   []*os.File
 	closed bool
 	memory []stuck // what this Helper itself has left behind
 }
@@ -138,19 +137,6 @@ func (h *Helper) Call(ctx context.Context, job string, args any, files []*os.Fil
 	case <-ctx.Done():
 		c.abandon(reqs[0].ID, answers)
 		return nil, api.Errorf(ended(ctx), "%s: no answer after %s", job, time.Since(began).Round(time.Millisecond))
-	}
-}
-
-// Hold makes the helper keep descriptors open until it ends: the locks of an
-// operation whose jobs may outlive it. A flock(2) lock is then released by
-// LOCK_UN or by the helper's end, not by closing the caller's descriptor. It
-// starts no helper; one that starts later gets those that are still open.
-func (h *Helper) Hold(files ...*os.File) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.held = append(h.held, files...)
-	if h.child != nil {
-		h.child.hold(files)
 	}
 }
 
@@ -223,6 +209,5 @@ func (h *Helper) running() (*child, error) {
 		return nil, fmt.Errorf("cannot start the probe helper: %w", err)
 	}
 	h.child = c
-	c.hold(h.held)
 	return c, nil
 }

@@ -304,43 +304,6 @@ func TestLateDescriptorsAreClosed(t *testing.T) {
 	testutil.Poll(t, "no descriptor is left", func() bool { return descriptors(t, "self") <= before })
 }
 
-func TestHold(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "lock")
-	take := func() (*os.File, error) {
-		f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return f, unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-	}
-	for name, start := range map[string]bool{"before the start": false, "after": true} {
-		t.Run(name, func(t *testing.T) {
-			h := newHelper(t)
-			if start {
-				pidOf(t, h)
-			}
-			lock, err := take()
-			if err != nil {
-				t.Fatal(err)
-			}
-			h.Hold(lock)
-			pidOf(t, h)
-			_ = lock.Close()
-			if f, err := take(); !errors.Is(err, unix.EWOULDBLOCK) {
-				t.Errorf("the lock is free: %v", err)
-			} else {
-				_ = f.Close()
-			}
-			h.Close()
-			testutil.Poll(t, "the lock is free", func() bool {
-				f, err := take()
-				defer func() { _ = f.Close() }()
-				return err == nil
-			})
-		})
-	}
-}
-
 // kvolMain makes the test binary a kvol whose probe of some paths hangs: it says
 // the helper's pid and its answers, and ends if it may.
 func kvolMain() {

@@ -38,7 +38,6 @@ type server struct {
 	out   []message
 	more  *sync.Cond // flush is set
 	flush bool       // send what there is
-	held  []*os.File // locks, open as long as this process lives
 }
 
 // task is one request on its way.
@@ -116,10 +115,6 @@ func recvmsg(buf, oob []byte) (int, int, int, error) {
 func (s *server) accept(reqs []request, files []*os.File) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(reqs) == 1 && reqs[0].Job == "" {
-		s.held = append(s.held, files...)
-		return
-	}
 	for i, r := range reqs {
 		t := &task{request: r}
 		if i == 0 {

@@ -28,8 +28,8 @@ const (
 	maxFiles   = 253 // SCM_MAX_FD of the kernel
 )
 
-// request asks for a job, or, without one, to keep its descriptors open. The body
-// of a frame to the helper is a list of them; its descriptors belong to the first.
+// request asks for a job. The body of a frame to the helper is a list of them; its
+// descriptors belong to the first.
 type request struct {
 	ID   uint64
 	Job  string
