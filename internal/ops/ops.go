@@ -257,9 +257,18 @@ func (op *operation) result(ctx context.Context, rung Verb, skipped string, err 
 	op.results = append(op.results, r)
 }
 
-// paths are the volume's places on this node, by its name.
+// paths are the volume's places on this node, by its name; the verbs that need its
+// source anyway ask that too, since a directory has no global mount.
 func (op *operation) paths(ctx context.Context) api.PathSet {
-	set, err := op.where().Paths(ctx, op.host.Layout.Root)
+	where := op.where()
+	if op.verb == MountDevice || op.verb == Publish || op.verb == Setup {
+		where.Spec = op.req.Spec
+		if set, err := where.Paths(ctx, op.host.Layout.Root); err == nil {
+			return set
+		}
+		where.Spec = nil
+	}
+	set, err := where.Paths(ctx, op.host.Layout.Root)
 	if err != nil {
 		op.host.Warn(err.Error())
 	}

@@ -120,6 +120,23 @@ func TestListMountsTellsWhatIsThere(t *testing.T) {
 	}
 }
 
+// A directory is bound into pods from where it is: no global mount is told of.
+func TestDirectoryHasNoGlobalMount(t *testing.T) {
+	n := newNode(t)
+	dir, _ := n.dataDir("dir")
+	disk, _ := n.disk("disk", "ext4")
+	for file, global := range map[string]string{dir: "", disk: n.global("disk")} {
+		for _, verb := range [][]string{{"setup", "--pod-uid", podA}, {"publish", "--pod-uid", podA}, {"mount-device"}} {
+			o := n.must(0, append(verb, "-f", file, "-o", "json")...)
+			for _, r := range decode[api.List[api.Result]](t, o.stdout).Items {
+				if r.Paths.GlobalMountPath != global {
+					t.Errorf("%s %s: the global mount is %q, want %q", verb[0], r.Op, r.Paths.GlobalMountPath, global)
+				}
+			}
+		}
+	}
+}
+
 // Inspect tells of a volume its places, its device and what that is made of, what
 // lies beside it, and what its plugin can do.
 func TestInspectTellsEverything(t *testing.T) {
