@@ -13,9 +13,12 @@ tools='
 losetup     mount           test demo
 mount       mount           test demo
 blkid       util-linux      test demo
+partx       util-linux      test
 unshare     util-linux      test demo
 nsenter     util-linux      test demo
 mkfs.ext4   e2fsprogs       test demo
+fsck.ext4   e2fsprogs       test demo
+debugfs     e2fsprogs       test
 mkfs.xfs    xfsprogs        test
 mkfs.btrfs  btrfs-progs     test
 cryptsetup  cryptsetup-bin  test
@@ -23,7 +26,9 @@ pvcreate    lvm2            test
 dmsetup     dmsetup         test
 sgdisk      gdisk           test
 sfdisk      fdisk           test
-shellcheck  shellcheck      lint
+strace      strace          test
+ldd         libc-bin        test
+shellcheck  shellcheck      test lint
 '
 
 what=${1:-}

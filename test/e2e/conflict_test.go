@@ -89,9 +89,7 @@ func TestTwoLoopDevicesOverOneFile(t *testing.T) {
 func TestTeardownWaitsForSetup(t *testing.T) {
 	n := newNode(t)
 	file, _ := n.disk("pv", "")
-	if _, err := exec.LookPath("strace"); err != nil {
-		t.Skip("no strace")
-	}
+	testutil.Tool(t, "strace")
 	up := exec.Command("strace", append([]string{"-f", "-qq", "-o", n.dir + "/trace", "-e", "trace=mkdirat", "-e", "inject=mkdirat:delay_enter=300000",
 		n.kvolPath, "setup", "-f", file, "--pod-uid", podA}, n.flags()...)...)
 	must(t, up.Start())

@@ -36,10 +36,10 @@ var modes = []mode{
 
 // step is a verb with what comes before it.
 type step struct {
-	verb   ops.Verb
-	before []ops.Verb
-	down   bool
-	named  bool // the volume is only named, not described by a document
+	verb     ops.Verb
+	before   []ops.Verb
+	down     bool
+	named    bool // the volume is only named, not described by a document
 	lastUser bool // refused while a second pod has the volume
 }
 

@@ -3,6 +3,7 @@ package repo
 import (
 	"errors"
 	"fmt"
+	"go/ast"
 	"go/parser"
 	"go/token"
 	"io/fs"
@@ -64,6 +65,55 @@ func TestUnlistedPluginIsRefused(t *testing.T) {
 	got, err := unlisted([]string{"iscsi", "local", "nfs"}, all)
 	if want := []string{"iscsi", "nfs"}; err != nil || !slices.Equal(got, want) {
 		t.Errorf("unlisted are %v (%v), want %v", got, err, want)
+	}
+}
+
+// uninstalled gives the tools that a test asks for, by testutil.Tool, and that
+// scripts/deps.sh does not install for it.
+func uninstalled(file *ast.File, deps string) (missing []string) {
+	ast.Inspect(file, func(n ast.Node) bool {
+		call, ok := n.(*ast.CallExpr)
+		if !ok {
+			return true
+		}
+		if f, ok := call.Fun.(*ast.SelectorExpr); !ok || f.Sel.Name != "Tool" {
+			return true
+		}
+		for _, arg := range call.Args[1:] {
+			lit, ok := arg.(*ast.BasicLit)
+			if !ok {
+				continue
+			}
+			name, _ := strconv.Unquote(lit.Value) // the parser took it
+			line := regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(name) + ` +\S+ +.*\btest\b`)
+			if name != "make" && !line.MatchString(deps) {
+				missing = append(missing, name)
+			}
+		}
+		return true
+	})
+	return missing
+}
+
+// TestToolsAreInstalled: a tool that is not leaves its tests skipped.
+func TestToolsAreInstalled(t *testing.T) {
+	dir := root(t)
+	deps, err := os.ReadFile(filepath.Join(dir, "scripts/deps.sh"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range committed(t, dir) {
+		if !strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		_, file := parse(t, filepath.Join(dir, name))
+		for _, tool := range uninstalled(file, string(deps)) {
+			t.Errorf("%s needs %s, and scripts/deps.sh does not install it", name, tool)
+		}
+	}
+	file, err := parser.ParseFile(token.NewFileSet(), "x.go", "package x\nfunc f() { testutil.Tool(t, \"a\", \"b\") }", 0)
+	if got := uninstalled(file, "a pkg lint test\nb pkg lint\n"); err != nil || !slices.Equal(got, []string{"b"}) {
+		t.Errorf("uninstalled are %v (%v), want b", got, err)
 	}
 }
 
