@@ -164,10 +164,22 @@ func (a Unlink) done(_ context.Context, r *Runner) (bool, string, error) {
 	if e.Mounted {
 		return false, "", api.Errorf(api.ErrBusy, "something is mounted there").At(a.Path)
 	}
-	if e.Present && a.What == safefs.BindTarget {
+	if !e.Present {
+		return true, "", nil
+	}
+	want := safefs.File
+	if a.What == safefs.DeviceLink {
+		want = safefs.Symlink
+	}
+	if e.Type != want || a.What == safefs.BindTarget && e.Size != 0 {
+		// As safefs would, before the steps that come ahead of it.
+		return false, "", api.Errorf(api.ErrRefused, "is no %s: it is a %s of %d bytes", a.What, e.Type, e.Size).At(a.Path).
+			WithNext("kvol deletes no data; look at it with: ls -l %s", Quote(a.Path))
+	}
+	if a.What == safefs.BindTarget {
 		err = r.notElsewhere(a.Path)
 	}
-	return !e.Present, "", err
+	return false, "", err
 }
 
 func (a Unlink) do(_ context.Context, r *Runner) (string, error) {

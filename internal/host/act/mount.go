@@ -67,8 +67,9 @@ func (a Mount) done(ctx context.Context, r *Runner) (bool, string, error) {
 	return true, "", nil
 }
 
-// Shows says whether a mount is of a device. btrfs mounts have an anonymous
-// device number, so that only the source tells.
+// Shows says whether a mount is of a device, by its number: a source is a name that
+// anybody can give, and that another disk has once the mounted one is pulled. btrfs
+// and bcachefs mounts have an anonymous number, so that only the source tells.
 func (r *Runner) Shows(ctx context.Context, m mounts.Mount, dev string) (bool, error) {
 	s, err := r.Source(ctx, dev)
 	if err != nil {
@@ -77,7 +78,8 @@ func (r *Runner) Shows(ctx context.Context, m mounts.Mount, dev string) (bool, e
 	if m.FSType == "btrfs" && slices.Contains(r.Devices.BtrfsOf(m.Source), filepath.Base(s.Path)) {
 		return true, nil // of several devices it names one
 	}
-	return m.Device() == s.Device() || m.Source == s.Path, nil
+	anonymous := m.FSType == "btrfs" || m.FSType == "bcachefs"
+	return m.Device() == s.Device() || anonymous && m.Source == s.Path, nil
 }
 
 func (a Mount) do(ctx context.Context, r *Runner) (string, error) {

@@ -1,0 +1,55 @@
+package e2e
+
+import (
+	"os"
+	"testing"
+
+	"github.com/kvol/kvol/internal/testutil"
+)
+
+// A mount's source is a name that anybody can give, and that another disk can have
+// by now: it does not tell what is mounted.
+func TestMountNamedAfterTheDevice(t *testing.T) {
+	n := newNode(t)
+	file, dev := n.disk("pv", "ext4")
+	must(t, os.MkdirAll(n.global("pv"), 0o750))
+	testutil.Mount(t, dev, n.global("pv"), "tmpfs", 0, "size=1m")
+	n.unchanged(func() {
+		for _, verb := range []string{"setup", "publish"} {
+			n.wants(4, []string{dev, "tmpfs"}, verb, "-f", file, "--pod-uid", podA)
+		}
+		n.wants(4, []string{dev, "tmpfs"}, "mount-device", "-f", file)
+	})
+}
+
+// What the verb will not unlink is not in the plan either.
+func TestPlanOfDataAtTheDevicesPlace(t *testing.T) {
+	n := newNode(t)
+	file, _ := n.disk("pv", "")
+	n.must(0, "setup", "-f", file, "--pod-uid", podA)
+	n.must(0, "teardown", "pv", "--pod-uid", podA)
+	at := n.mapDevice(podA, "pv")
+	n.must(0, "setup", "-f", file, "--pod-uid", podB)
+	for name, place := range map[string]func() error{
+		"a file with data": func() error { return write(at) },
+		"a link":           func() error { return os.Symlink(file, at) },
+		"a directory":      func() error { return os.Mkdir(at, 0o755) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			must(t, place())
+			n.unchanged(func() {
+				n.wants(4, []string{at}, "unpublish", "-f", file, "--pod-uid", podA)
+				n.wants(4, []string{at}, "unpublish", "-f", file, "--pod-uid", podA, "--dry-run")
+			})
+			must(t, os.Remove(at))
+		})
+	}
+	link := n.podDevice(podA, "pv")
+	must(t, write(link))
+	n.unchanged(func() {
+		n.wants(4, []string{link}, "unpublish", "-f", file, "--pod-uid", podA)
+		n.wants(4, []string{link}, "unpublish", "-f", file, "--pod-uid", podA, "--dry-run")
+	})
+	must(t, os.Remove(link))
+	n.must(0, "teardown", "pv", "--pod-uid", podB)
+}
