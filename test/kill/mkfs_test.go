@@ -10,7 +10,6 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -171,48 +170,20 @@ func mkfsMain() {
 }
 
 func runUntil(n int, path string, args []string) error {
-	runtime.LockOSThread() // only the thread that started it may trace it
+	runtime.LockOSThread()
 	kvol := os.Getppid()
 	cmd := osexec.Command(path, args...)
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	// What kvol gave is inherited under the same numbers.
-	cmd.SysProcAttr = &syscall.SysProcAttr{Ptrace: true}
-	if err := cmd.Start(); err != nil {
+	ws, err := testutil.UntilCall(cmd, n, testutil.DeviceChanges...)
+	switch {
+	case err != nil:
 		return err
+	case ws.Exited():
+		os.Exit(ws.ExitStatus())
+	case ws.Signaled():
+		return fmt.Errorf("mkfs ended by %v", ws.Signal())
 	}
-	pid := cmd.Process.Pid
-	var ws unix.WaitStatus
-	if _, err := unix.Wait4(pid, &ws, unix.WALL, nil); err != nil { // stopped by its execve
-		return err
-	}
-	for i, entering := 0, true; ; entering = !entering {
-		if err := unix.PtraceSyscall(pid, 0); err != nil {
-			return err
-		}
-		if _, err := unix.Wait4(pid, &ws, unix.WALL, nil); err != nil {
-			return err
-		}
-		if ws.Exited() {
-			os.Exit(ws.ExitStatus())
-		}
-		if ws.Signaled() {
-			return fmt.Errorf("mkfs ended by %v", ws.Signal())
-		}
-		nr, _, err := entered(pid)
-		if err != nil {
-			return err
-		}
-		if !entering || !writes[nr] {
-			continue
-		}
-		if i++; i < n {
-			continue
-		}
-		return errors.Join(unix.Kill(pid, unix.SIGSTOP), unix.Kill(kvol, unix.SIGKILL), unix.PtraceDetach(pid))
-	}
-}
-
-// writes are the system calls by which mkfs changes a device, or makes sure of it.
-var writes = map[uint64]bool{
-	unix.SYS_PWRITE64: true, unix.SYS_WRITE: true, unix.SYS_PWRITEV: true, unix.SYS_FSYNC: true, unix.SYS_FALLOCATE: true,
+	mkfs := cmd.Process.Pid
+	return errors.Join(unix.Kill(mkfs, unix.SIGSTOP), unix.Kill(kvol, unix.SIGKILL), unix.PtraceDetach(mkfs))
 }

@@ -19,6 +19,7 @@ import (
 
 	"github.com/kvol/kvol/internal/api"
 	"github.com/kvol/kvol/internal/ops"
+	"github.com/kvol/kvol/internal/testutil"
 )
 
 // Killed right before a system call by which kvol, its helper or a tool of it
@@ -242,7 +243,7 @@ func (tr *tracer) started(tid, cause int) error {
 
 // entering looks at a system call that is about to be made, and kills.
 func (tr *tracer) entering(tid int) error {
-	nr, args, err := entered(tid)
+	nr, args, err := testutil.EnteredCall(tid)
 	if errors.Is(err, unix.ESRCH) {
 		return nil
 	}

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
-	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -20,7 +19,7 @@ import (
 )
 
 // killer is a Runner that kills mkfs right before its n-th change of the device
-// (from 1), by ptrace: exactly there, however fast the machine is.
+// (from 1).
 type killer struct {
 	exec.Runner
 	n      int
@@ -46,14 +45,9 @@ func (k *killer) Run(ctx context.Context, c exec.Cmd) (exec.Result, error) {
 	return exec.Result{ExitCode: -1}, err
 }
 
-// changes are the system calls by which a tool changes a device, or makes sure of it.
-var changes = map[uint64]bool{
-	unix.SYS_PWRITE64: true, unix.SYS_WRITE: true, unix.SYS_PWRITEV: true, unix.SYS_FSYNC: true, unix.SYS_FALLOCATE: true,
-}
-
 // trace runs a tool until it ends or is killed.
 func (k *killer) trace(c exec.Cmd) error {
-	runtime.LockOSThread() // only the thread that started it may trace it
+	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	path, err := k.LookPath(c.Name)
 	if err != nil {
@@ -61,48 +55,25 @@ func (k *killer) trace(c exec.Cmd) error {
 	}
 	cmd := osexec.Command(path, c.Args...)
 	cmd.ExtraFiles = c.Files
-	cmd.SysProcAttr = &syscall.SysProcAttr{Ptrace: true}
-	if err := cmd.Start(); err != nil {
+	calls := testutil.DeviceChanges
+	if k.fsync {
+		calls = []uint64{unix.SYS_FSYNC}
+	}
+	ws, err := testutil.UntilCall(cmd, k.n, calls...)
+	if err != nil || !ws.Stopped() {
 		return err
 	}
+	k.killed = true
 	pid := cmd.Process.Pid
-	var ws unix.WaitStatus
-	wait := func() error {
-		_, err := unix.Wait4(pid, &ws, unix.WALL, nil)
+	if err := unix.Kill(pid, unix.SIGKILL); err != nil {
 		return err
 	}
-	if err := wait(); err != nil { // stopped by its execve
-		return err
-	}
-	for n, entering := 0, true; ; entering = !entering {
-		if err := unix.PtraceSyscall(pid, 0); err != nil {
+	for !ws.Exited() && !ws.Signaled() {
+		if _, err := unix.Wait4(pid, &ws, unix.WALL, nil); err != nil {
 			return err
-		}
-		if err := wait(); err != nil {
-			return err
-		}
-		if ws.Exited() || ws.Signaled() {
-			return nil
-		}
-		nr, err := syscallNumber(pid)
-		if err != nil {
-			return err
-		}
-		if entering && changes[nr] && (!k.fsync || nr == unix.SYS_FSYNC) {
-			if n++; n == k.n {
-				k.killed = true
-				if err := unix.Kill(pid, unix.SIGKILL); err != nil {
-					return err
-				}
-				for !ws.Exited() && !ws.Signaled() {
-					if err := wait(); err != nil {
-						return err
-					}
-				}
-				return nil
-			}
 		}
 	}
+	return nil
 }
 
 // check says that dev has the complete file system of the last intent, and that it
