@@ -30,6 +30,16 @@ func every(t *testing.T) map[string]*cobra.Command {
 	return out
 }
 
+// help is what a user sees.
+func help(t *testing.T, words string) string {
+	t.Helper()
+	var out, errs strings.Builder
+	if code := Run(append(strings.Fields(words), "--help"), strings.NewReader(""), &out, &errs); code != 0 || errs.Len() > 0 {
+		t.Errorf("kvol %s --help: code %d: %s", words, code, &errs)
+	}
+	return out.String()
+}
+
 func TestEveryCommandIsDocumented(t *testing.T) {
 	for words, c := range every(t) {
 		for what, text := range map[string]string{
@@ -41,8 +51,11 @@ func TestEveryCommandIsDocumented(t *testing.T) {
 				t.Errorf("kvol %s has not %s", words, what)
 			}
 		}
-		if !strings.Contains(c.Long, "\nExit codes:\n  0    done") {
-			t.Errorf("the help of kvol %s has no exit codes", words)
+		shown := help(t, words)
+		for _, section := range []string{"\nExamples:\n  ", "\nExit codes:\n  0    done"} {
+			if !strings.Contains(shown, section) {
+				t.Errorf("the help of kvol %s has no %s", words, strings.Fields(section)[0])
+			}
 		}
 		if !strings.Contains(c.Example, strings.TrimSpace("kvol "+words)) {
 			t.Errorf("the example of kvol %s does not call it", words)

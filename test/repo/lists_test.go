@@ -2,7 +2,6 @@ package repo
 
 import (
 	"errors"
-	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -205,107 +204,4 @@ func committed(t *testing.T, dir string) []string {
 		info, err := os.Lstat(filepath.Join(dir, n))
 		return err == nil && !info.Mode().IsRegular()
 	})
-}
-
-// command is one leaf of kvol's commands: "config view", and its help.
-type command struct{ name, help string }
-
-// commands asks the built program for its commands, as a user would.
-func commands(t *testing.T, kvol string, above ...string) []command {
-	t.Helper()
-	out, err := exec.CommandContext(t.Context(), kvol, append(above, "--help")...).Output()
-	if err != nil {
-		t.Fatalf("kvol %s --help: %v", strings.Join(above, " "), err)
-	}
-	help := string(out)
-	names := subcommands(help)
-	if len(names) == 0 {
-		return []command{{strings.Join(above, " "), help}}
-	}
-	var all []command
-	for _, name := range names {
-		all = append(all, commands(t, kvol, append(slices.Clone(above), name)...)...)
-	}
-	return all
-}
-
-// subcommands reads the list of commands in a help text; those that cobra brings
-// are left out.
-func subcommands(help string) []string {
-	var names []string
-	in := false
-	for line := range strings.Lines(help) {
-		switch f := strings.Fields(line); {
-		case strings.HasSuffix(strings.TrimSpace(line), "Commands:"):
-			in = true
-		case line[0] != ' ' && line != "\n":
-			in = false
-		case in && len(f) > 0 && f[0] != "help" && f[0] != "completion":
-			names = append(names, f[0])
-		}
-	}
-	return names
-}
-
-// faults says what a command lacks: an example in its help, its exit codes, a
-// script among the texts of test/scripts.
-func (c command) faults(scripts []string) []string {
-	var out []string
-	for _, section := range []string{"Examples:", "Exit codes:"} {
-		if !regexp.MustCompile(`(?m)^` + section + `\n[ \t]+\S`).MatchString(c.help) {
-			out = append(out, fmt.Sprintf("its help has no section %q", section))
-		}
-	}
-	used := regexp.MustCompile(`(?m)^\s*(! |\? )?(exec )?kvol ` + regexp.QuoteMeta(c.name) + `( |$)`)
-	if !slices.ContainsFunc(scripts, used.MatchString) {
-		out = append(out, "no script in test/scripts runs it")
-	}
-	return out
-}
-
-func TestEveryCommandIsShownAndTested(t *testing.T) {
-	dir := root(t)
-	kvol := filepath.Join(t.TempDir(), "kvol")
-	build := exec.CommandContext(t.Context(), "go", "build", "-buildvcs=false", "-o", kvol, "./cmd/kvol")
-	build.Dir = dir
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	var scripts []string
-	files, _ := filepath.Glob(filepath.Join(dir, "test/scripts/*.txtar")) // the pattern is right
-	for _, f := range files {
-		b, err := os.ReadFile(f)
-		if err != nil {
-			t.Fatal(err)
-		}
-		scripts = append(scripts, string(b))
-	}
-	for _, c := range commands(t, kvol) {
-		for _, fault := range c.faults(scripts) {
-			t.Errorf("kvol %s: %s", c.name, fault)
-		}
-	}
-}
-
-func TestCommandFaults(t *testing.T) {
-	help := "Does it.\n\nUsage:\n  kvol x [flags]\n\nExamples:\n  kvol x\n\nExit codes:\n  0  done\n"
-	for _, c := range []struct {
-		help, script string
-		want         int
-	}{
-		{help, "# it works\nexec kvol x\n", 0},
-		{help, "! exec kvol x --flag\n", 0},
-		{help, "exec kvol xy\n", 1},
-		{help, "# kvol x\n", 1},
-		{strings.Replace(help, "Examples:\n  kvol x\n", "Examples:\n", 1), "exec kvol x\n", 1},
-		{"", "", 3},
-	} {
-		if got := (command{"x", c.help}).faults([]string{c.script}); len(got) != c.want {
-			t.Errorf("script %q, help %q: faults %q, want %d", c.script, c.help, got, c.want)
-		}
-	}
-	list := "Usage:\n  kvol [command]\n\nAvailable Commands:\n  attach      a\n  help        h\n\n  paths  p\n\nFlags:\n  -h, --help\n"
-	if got, want := subcommands(list), []string{"attach", "paths"}; !slices.Equal(got, want) {
-		t.Errorf("commands of the help are %q, want %q", got, want)
-	}
 }
