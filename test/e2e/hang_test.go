@@ -112,7 +112,7 @@ func (n *node) lookAround(all map[string]*hangFS) {
 	n.t.Helper()
 	const limit = 3 * time.Second
 	got := map[string]api.Mount{}
-	for _, m := range decode[api.List[api.Mount]](n.t, n.within(limit, 0, "list-mounts", "--probe-timeout", "400ms", "-o", "json").stdout).Items {
+	for _, m := range decode[api.List[api.Mount]](n.t, n.within(limit, 0, "list-mounts", "--probe-timeout", "1s", "-o", "json").stdout).Items {
 		got[m.Path] = m
 	}
 	for path, h := range all {
@@ -120,7 +120,7 @@ func (n *node) lookAround(all map[string]*hangFS) {
 			n.t.Errorf("%s is %s and listed as %q (%s)", path, h.mode, m.State, m.StateReason)
 		}
 	}
-	for name, want := range map[string]api.State{"killed": api.StateDisconnected, "stopped": api.StateUnresponsive} {
+	for name, want := range map[string]api.State{"killed": api.StateDisconnected, "stopped": api.StateUnresponsive, "slow": api.StateOK} {
 		if m := got[n.podVolume(podStatic, name)]; len(all) > 1 && m.State != want {
 			n.t.Errorf("%s is listed as %q (%s)", name, m.State, m.StateReason)
 		}
