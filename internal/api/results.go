@@ -249,11 +249,21 @@ type Inspection struct {
 	SubjectKind string     `json:"subjectKind"` // volume, path, pod, device
 	Path        *PathInfo  `json:"path,omitempty"`
 	Volumes     []PathSet  `json:"volumes"`
+	Specs       []SpecInfo `json:"specs"`
 	Mounts      []Mount    `json:"mounts"`
 	Devices     []Device   `json:"devices"`
 	Metadata    []Metadata `json:"metadata"`
 	Plugins     []Info     `json:"plugins"`
 	Warnings    []string   `json:"warnings"`
+}
+
+// SpecInfo is what the disk tells of a volume's spec.
+type SpecInfo struct {
+	Plugin  string            `json:"plugin"`
+	Volume  string            `json:"volume"`
+	PodUID  string            `json:"podUID"`
+	Fields  map[string]string `json:"fields"`  // by their path in the object: "spec.local.path"
+	Missing []string          `json:"missing"` // the fields that the disk does not tell
 }
 
 // Device is one link of the chain under a mount, the file system's device first.

@@ -39,11 +39,22 @@ func NewFind(h *host.Host) (*Find, error) {
 }
 
 // InPod finds a pod's volumes by name in the pod's own directory, which holds the
-// name; plugin "" takes any.
-func (f *Find) InPod(podUID, volume, plugin string) []Ref {
+// name; plugin "" takes any. A CSI volume's handle is in its metadata, so that
+// driver^handle finds also those whose metadata cannot be read.
+func (f *Find) InPod(podUID, word, plugin string) []Ref {
+	driver, handle, isHandle := strings.Cut(word, "^")
 	return f.refs(func(p place) bool {
-		return p.PodUID == podUID && p.Volume == volume && (plugin == "" || p.Plugin == plugin) &&
-			(p.kind == api.KindPodVolume || p.kind == api.KindPodDevice)
+		if p.PodUID != podUID || plugin != "" && p.Plugin != plugin || p.kind != api.KindPodVolume && p.kind != api.KindPodDevice {
+			return false
+		}
+		if !isHandle {
+			return p.Volume == word
+		}
+		if p.Plugin != paths.CSIPlugin {
+			return false
+		}
+		m := f.metadataOf(p)
+		return m.State != "ok" || m.Data["driverName"] == driver && m.Data["volumeHandle"] == handle
 	})
 }
 
@@ -63,17 +74,19 @@ func (f *Find) Pods(plugin, volume string) []Ref {
 	})
 }
 
-// Named finds every place of a volume by name.
-func (f *Find) Named(volume, plugin string) []Ref {
+// Named finds every place of a volume by name or driver^handle.
+func (f *Find) Named(word, plugin string) []Ref {
 	return f.refs(func(p place) bool {
-		return p.Volume == volume && (plugin == "" || p.Plugin == plugin) && p.kind != api.KindOther
+		return p.called(word) && (plugin == "" || p.Plugin == plugin) && p.kind != api.KindOther
 	})
 }
 
 // Candidates are the global mounts that could be the named volume's, for all
 // that the node tells: neither their path nor a pod volume on the same device
-// gives another name. While one is left nobody can say that the volume is gone.
-func (f *Find) Candidates(plugin string) []Ref {
+// gives another name. While one is left nobody can say that the volume is gone. A
+// CSI handle is in the path, as a hash, so that a word with one leaves none.
+func (f *Find) Candidates(word, plugin string) []Ref {
+	handle := strings.Contains(word, "^")
 	named := map[string]bool{} // device and root that some volume's path explains
 	for _, p := range f.places {
 		if p.Volume != "" && p.mount != nil {
@@ -81,7 +94,10 @@ func (f *Find) Candidates(plugin string) []Ref {
 		}
 	}
 	return f.refs(func(p place) bool {
-		if p.kind != api.KindGlobalMount || p.Volume != "" || plugin != "" && p.Plugin != plugin {
+		if p.kind != api.KindGlobalMount || p.Volume != "" || plugin != "" && p.Plugin != plugin || handle && p.Plugin != paths.CSIPlugin {
+			return false
+		}
+		if handle && p.HandleHash != "" {
 			return false
 		}
 		return p.mount == nil || !named[p.mount.Device()+p.mount.Root]

@@ -25,7 +25,7 @@ func Inspect(ctx context.Context, h *host.Host, mgr *plugins.VolumePluginMgr, su
 		return nil, err
 	}
 	out := &api.Inspection{
-		APIVersion: api.Version, Kind: "Inspection", Subject: subject, Volumes: []api.PathSet{}, Mounts: []api.Mount{},
+		APIVersion: api.Version, Kind: "Inspection", Subject: subject, Volumes: []api.PathSet{}, Specs: []api.SpecInfo{}, Mounts: []api.Mount{},
 		Devices: []api.Device{}, Metadata: []api.Metadata{}, Plugins: []api.Info{}, Warnings: append([]string{}, find.warnings...),
 	}
 	wanted, err := find.subject(ctx, subject, out)
@@ -43,6 +43,7 @@ func Inspect(ctx context.Context, h *host.Host, mgr *plugins.VolumePluginMgr, su
 		return nil, ctx.Err()
 	}
 	out.Volumes = s.volumes(ctx, mgr)
+	out.Specs = s.specs(mgr)
 	out.Devices = s.deviceChain(out.Mounts)
 	out.Metadata = s.metadata()
 	for _, v := range out.Volumes {
@@ -86,7 +87,7 @@ func (f *Find) subject(ctx context.Context, word string, out *api.Inspection) (f
 		return func(p place) bool { return p.PodUID == word }, nil
 	}
 	out.SubjectKind = "volume"
-	return func(p place) bool { return p.Volume == word && p.kind != api.KindOther }, nil
+	return func(p place) bool { return p.called(word) && p.kind != api.KindOther }, nil
 }
 
 // volumes are the volumes among the places, each once a pod.
@@ -161,35 +162,34 @@ const metadataMax = 64 << 10
 // metadata reads the files that the kubelet keeps beside the volumes.
 func (s *snapshot) metadata() []api.Metadata {
 	out := []api.Metadata{}
-	root, err := s.host.Root()
-	if err != nil {
-		return out
-	}
-	seen := map[string]bool{}
 	for _, p := range s.places {
-		var file string
-		switch p.Kind {
-		case paths.PodVolumeMount:
-			file = filepath.Join(filepath.Dir(p.path), "vol_data.json")
-		case paths.PodVolume, paths.GlobalMount:
-			if p.Plugin != paths.CSIPlugin {
-				continue
-			}
-			file = filepath.Join(p.path, "vol_data.json")
-			if p.Kind == paths.GlobalMount {
-				file = filepath.Join(filepath.Dir(p.path), "vol_data.json")
-			}
-		default:
-			continue
+		m := s.metadataOf(p)
+		if m.Path != "" && !slices.ContainsFunc(out, func(o api.Metadata) bool { return o.Path == m.Path }) {
+			out = append(out, m)
 		}
-		if seen[file] {
-			continue
-		}
-		seen[file] = true
-		data, err := root.ReadFile(file, metadataMax)
-		out = append(out, parseMetadata(file, data, err))
 	}
 	return out
+}
+
+// metadataOf reads the file that is kept beside one place; its path is empty where
+// none is.
+func (s *snapshot) metadataOf(p place) api.Metadata {
+	file := ""
+	switch {
+	case p.Plugin != paths.CSIPlugin:
+	case p.Kind == paths.PodVolumeMount, p.Kind == paths.GlobalMount:
+		file = filepath.Join(filepath.Dir(p.path), "vol_data.json")
+	case p.Kind == paths.PodVolume:
+		file = filepath.Join(p.path, "vol_data.json")
+	case p.Kind == paths.PodDevice:
+		file, _ = s.host.Layout.CSIBlockMetadataPath(p.Volume) // an odd name has none
+	}
+	root, err := s.host.Root()
+	if err != nil || file == "" {
+		return api.Metadata{}
+	}
+	data, err := root.ReadFile(file, metadataMax)
+	return parseMetadata(file, data, err)
 }
 
 func parseMetadata(file string, data []byte, err error) api.Metadata {

@@ -34,6 +34,15 @@ type place struct {
 // global directory by instead.
 func (p place) name() string { return cmp.Or(p.Volume, p.ID) }
 
+// called says whether a place is of the volume that a word names: its spec name,
+// or driver^handle, which a CSI staging directory has as a hash.
+func (p place) called(word string) bool {
+	if driver, handle, ok := strings.Cut(word, "^"); ok {
+		return p.Driver == driver && p.HandleHash == paths.HandleHash(handle)
+	}
+	return p.Volume == word
+}
+
 // snapshot is one look at the node.
 type snapshot struct {
 	host     *host.Host

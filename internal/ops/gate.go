@@ -37,7 +37,8 @@ func (op *operation) gate(ctx context.Context) (skip string, err error) {
 		return "", err
 	}
 	if len(devs) == 0 {
-		return "", op.unknownDevice()
+		// A directory, or a volume of which nothing is left.
+		return "", op.noCandidate(op.plugin.GetPluginName())
 	}
 	for _, path := range devs {
 		if err := op.unused(ctx, path); err != nil {
@@ -46,10 +47,6 @@ func (op *operation) gate(ctx context.Context) (skip string, err error) {
 	}
 	return "", nil
 }
-
-// unknownDevice ends the gate for a volume whose device nothing tells: a
-// directory, or one of which nothing is left.
-func (op *operation) unknownDevice() error { return op.noCandidate(op.plugin.GetPluginName()) }
 
 // published are the pods that have the volume, as the runner sees it.
 func (op *operation) published() []consumer {
@@ -198,8 +195,8 @@ func (op *operation) gone(err error) string {
 // elsewhere looks for the volume's global mount in every mount namespace. A table that
 // cannot be read is no proof of anything here; the look for holders says so.
 func (op *operation) elsewhere(ctx context.Context) []string {
-	set := op.paths(ctx)
-	if set.GlobalMountPath == "" {
+	set, err := op.where().Paths(ctx, op.host.Layout.Root)
+	if err != nil || set.GlobalMountPath == "" {
 		return nil
 	}
 	var out []string

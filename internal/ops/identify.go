@@ -47,6 +47,10 @@ func (op *operation) check() error {
 		if err := paths.ValidPluginName(r.Plugin); err != nil {
 			return err
 		}
+		if strings.Contains(r.Volume, "^") && r.Plugin != paths.CSIPlugin {
+			return api.Errorf(api.ErrUsage, "%q is a CSI driver and handle, and --plugin is %s", r.Volume, r.Plugin).
+				WithNext("leave --plugin out")
+		}
 	}
 	if r.Pod.UID != "" {
 		return paths.ValidPodUID(r.Pod.UID)
@@ -67,7 +71,10 @@ func validWord(word string) error {
 		}
 		return nil
 	}
-	if driver, _, ok := strings.Cut(word, "^"); ok {
+	if driver, handle, ok := strings.Cut(word, "^"); ok {
+		if handle == "" {
+			return api.Errorf(api.ErrInput, "%q has no handle after the driver", word).WithNext("give both: driver^handle")
+		}
 		return paths.ValidDriverName(driver)
 	}
 	return paths.ValidVolumeName(word)
@@ -304,7 +311,7 @@ func (op *operation) inTheWay(ctx context.Context) error {
 // noCandidate refuses to call a volume gone while a global mount is there that
 // nothing gives a name to.
 func (op *operation) noCandidate(plugin string) error {
-	left := op.find.Candidates(plugin)
+	left := op.find.Candidates(op.name, plugin)
 	if len(left) == 0 {
 		return nil
 	}

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"os"
 	"os/user"
+	"slices"
 
 	"github.com/kvol/kvol/internal/api"
 	"github.com/kvol/kvol/internal/host"
@@ -257,8 +258,9 @@ func (op *operation) result(ctx context.Context, rung Verb, skipped string, err 
 	op.results = append(op.results, r)
 }
 
-// paths are the volume's places on this node, by its name; the verbs that need its
-// source anyway ask that too, since a directory has no global mount.
+// paths are the volume's places on this node, by its name. The verbs that need its
+// source anyway ask that too, since a directory has no global mount; for the others
+// it is told only where there is one, or was one.
 func (op *operation) paths(ctx context.Context) api.PathSet {
 	where := op.where()
 	if op.verb == MountDevice || op.verb == Publish || op.verb == Setup {
@@ -272,7 +274,19 @@ func (op *operation) paths(ctx context.Context) api.PathSet {
 	if err != nil {
 		op.host.Warn(err.Error())
 	}
+	if op.run != nil && !op.had(set.GlobalMountPath) {
+		set.GlobalMountPath = ""
+	}
 	return set
+}
+
+// had says that something is at a path, or that this operation took it away.
+func (op *operation) had(path string) bool {
+	if slices.ContainsFunc(op.run.Steps(), func(s api.Step) bool { return s.Target == path }) {
+		return true
+	}
+	e, err := op.run.Entry(path)
+	return err != nil || e.Present
 }
 
 func (op *operation) where() plugins.Where {

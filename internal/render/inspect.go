@@ -39,6 +39,7 @@ func inspection(w io.Writer, i *api.Inspection, o Options) error {
 		}
 	}
 	s.rows("mount points", []string{"PLUGIN", "VOLUME", "MOUNT POINT", "PATH"}, rows)
+	section(&s, "spec, as far as the disk tells it", specColumns(), i.Specs)
 	section(&s, "mounts", mountColumns(i.Mounts, o.Format), i.Mounts)
 	section(&s, "devices, the file system's own first", deviceColumns(), i.Devices)
 	section(&s, "metadata", metadataColumns(), i.Metadata)
@@ -67,14 +68,26 @@ func metadataColumns() []column[api.Metadata] {
 	return []column[api.Metadata]{
 		{name: "path", cell: func(m api.Metadata) string { return m.Path }},
 		{name: "state", mood: true, cell: func(m api.Metadata) string { return m.State }},
-		{name: "data", cell: func(m api.Metadata) string {
-			var out []string
-			for _, k := range slices.Sorted(maps.Keys(m.Data)) {
-				out = append(out, k+"="+m.Data[k])
-			}
-			return strings.Join(out, " ")
-		}},
+		{name: "data", cell: func(m api.Metadata) string { return pairs(m.Data) }},
 	}
+}
+
+func specColumns() []column[api.SpecInfo] {
+	return []column[api.SpecInfo]{
+		{name: "volume", cell: func(s api.SpecInfo) string { return s.Volume }},
+		{name: "pod", cell: func(s api.SpecInfo) string { return s.PodUID }},
+		{name: "known", cell: func(s api.SpecInfo) string { return pairs(s.Fields) }},
+		{name: "unknown", cell: func(s api.SpecInfo) string { return strings.Join(s.Missing, ",") }},
+	}
+}
+
+// pairs writes a map as k=v words, in the order of the keys.
+func pairs(m map[string]string) string {
+	var out []string
+	for _, k := range slices.Sorted(maps.Keys(m)) {
+		out = append(out, k+"="+m[k])
+	}
+	return strings.Join(out, " ")
 }
 
 // sections writes parts of a page one below the other; the first error stays.

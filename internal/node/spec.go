@@ -1,0 +1,78 @@
+package node
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/kvol/kvol/internal/api"
+	"github.com/kvol/kvol/internal/plugins"
+)
+
+// specs is what the disk tells of the specs of the pods' volumes, by the plugins
+// that can say it.
+func (s *snapshot) specs(mgr *plugins.VolumePluginMgr) []api.SpecInfo {
+	out := []api.SpecInfo{}
+	for _, p := range s.places {
+		plugin, err := mgr.FindPluginByName(p.Plugin)
+		if err != nil || p.PodUID == "" {
+			continue
+		}
+		var r plugins.Reconstructed
+		switch p.kind {
+		case api.KindPodVolume:
+			r, err = plugin.ConstructVolumeSpec(p.Volume, p.path)
+		case api.KindPodDevice:
+			var block plugins.BlockVolumePlugin
+			if block, err = plugins.As[plugins.BlockVolumePlugin](plugin); err == nil {
+				r, err = block.ConstructBlockVolumeSpec(p.PodUID, p.Volume, p.path)
+			}
+		default:
+			continue
+		}
+		if err != nil {
+			continue // it does not tell, which is no fault of the volume
+		}
+		info := api.SpecInfo{Plugin: p.Plugin, Volume: p.Volume, PodUID: p.PodUID, Fields: fields(r.Spec), Missing: append([]string{}, r.Missing...)}
+		out = append(out, info)
+	}
+	return out
+}
+
+// fields flattens the object of a spec to the values that it has.
+func fields(spec *plugins.Spec) map[string]string {
+	out := map[string]string{}
+	var object any = spec.PersistentVolume
+	if spec.Volume != nil {
+		object = spec.Volume
+	}
+	raw, err := json.Marshal(object)
+	var tree any
+	if err == nil && json.Unmarshal(raw, &tree) == nil {
+		flatten("", tree, out)
+	}
+	if spec.ReadOnly {
+		out["readOnly"] = "true"
+	}
+	return out
+}
+
+func flatten(at string, v any, out map[string]string) {
+	switch v := v.(type) {
+	case map[string]any:
+		for name, inner := range v {
+			if at != "" {
+				name = at + "." + name
+			}
+			flatten(name, inner, out)
+		}
+	case []any:
+		for i, inner := range v {
+			flatten(fmt.Sprintf("%s[%d]", at, i), inner, out)
+		}
+	case nil:
+	default:
+		if s := fmt.Sprint(v); s != "" {
+			out[at] = s
+		}
+	}
+}
