@@ -38,7 +38,8 @@ type app struct {
 	args     []string
 	terminal bool
 	settings
-	log *slog.Logger
+	log      *slog.Logger
+	progress *progress
 
 	// intercept takes a command's options instead of running it; for tests.
 	intercept func(context.Context, runner) error
@@ -86,7 +87,7 @@ func (a *app) main() int {
 func newApp(args []string, stdin io.Reader, stdout, stderr io.Writer) *app {
 	return &app{
 		stdin: stdin, terminal: isTerminal(stdout), out: bufio.NewWriterSize(stdout, 64<<10), stderr: stderr, args: args,
-		log: slog.New(slog.DiscardHandler), overdue: make(chan struct{}),
+		log: slog.New(slog.DiscardHandler), progress: newProgress(stderr), overdue: make(chan struct{}),
 	}
 }
 
@@ -208,6 +209,7 @@ func (a *app) end(err error) int {
 }
 
 func (a *app) fail(err error) int {
+	a.progress.end()
 	if a.wantsJSON() {
 		render.ErrorJSON(a.stderr, err)
 	} else {

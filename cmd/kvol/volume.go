@@ -133,7 +133,8 @@ func (a *app) open() (*host.Host, *plugins.VolumePluginMgr, error) {
 		RootDir: a.rootDir, StateDir: a.stateDir, RunDir: a.runDir,
 		ProcRoot: a.procRoot, SysRoot: a.sysRoot, DevRoot: a.devRoot, NodeName: a.nodeName,
 		LockTimeout: a.lockTimeout, ProbeTimeout: a.probeTimeout, Deadline: a.deadline.Add(-grace),
-		Warn: func(s string) { a.log.Warn(s) },
+		Warn:     func(s string) { a.progress.end(); a.log.Warn(s) },
+		Progress: a.busy,
 	})
 	if err != nil {
 		return nil, nil, err
@@ -164,6 +165,7 @@ func (a *app) carry(ctx context.Context, verb ops.Verb, req ops.Request, dryRun 
 	}
 	defer h.Close()
 	l, err := ops.New(h, mgr).Run(ctx, verb, req)
+	a.progress.end()
 	return a.results(l, err, o)
 }
 
@@ -194,6 +196,7 @@ func (a *app) plan(ctx context.Context, verb ops.Verb, req ops.Request) error {
 	}
 	defer h.Close()
 	p, err := ops.New(h, mgr).Plan(ctx, verb, req)
+	a.progress.end()
 	if err != nil {
 		return err // half a plan is none: nobody must run it
 	}

@@ -41,7 +41,8 @@ type Options struct {
 	ProbeTimeout time.Duration // 1 s
 	Deadline     time.Time     // when all has to be over; none
 
-	Warn func(string) // nil drops warnings
+	Warn     func(string) // nil drops warnings
+	Progress func(string) // is told what takes long; nil tells nobody
 }
 
 // Host is the machine.

@@ -94,7 +94,7 @@ func (o *Ops) open(ctx context.Context, verb Verb, req Request, dry bool) (*oper
 	}
 	conf := act.Config{
 		Root: root, Layout: o.host.Layout, Mounts: o.host.Mounts, Helper: o.host.Helper, Exec: o.host.Exec, Devices: o.host.Devices,
-		DryRun: dry, Lazy: req.Lazy, ForceUmount: req.ForceUmount, Hook: o.Hook, Warn: o.host.Warn,
+		DryRun: dry, Lazy: req.Lazy, ForceUmount: req.ForceUmount, Hook: o.Hook, Warn: o.host.Warn, Progress: o.host.Progress,
 	}
 	if dry {
 		if conf.State, err = o.host.ReadOwn(o.host.StateDir); err != nil {

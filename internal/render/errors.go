@@ -17,16 +17,16 @@ func Error(w io.Writer, err error) {
 	for i, s := range strings.Split(d.Message, "\n") {
 		switch {
 		case i == 0:
-			fmt.Fprintf(&b, "kvol: %s\n", line(s))
+			fmt.Fprintf(&b, "kvol: %s\n", Line(s))
 		case s != "":
-			fmt.Fprintf(&b, "  %s\n", line(s)) // of joined errors
+			fmt.Fprintf(&b, "  %s\n", Line(s)) // of joined errors
 		}
 	}
 	for _, s := range d.Details {
-		fmt.Fprintf(&b, "  %s\n", line(s))
+		fmt.Fprintf(&b, "  %s\n", Line(s))
 	}
 	if d.Next != "" {
-		fmt.Fprintf(&b, "next: %s\n", line(d.Next))
+		fmt.Fprintf(&b, "next: %s\n", Line(d.Next))
 	}
 	_, _ = io.WriteString(w, b.String()) // there is nowhere left to say that it failed
 }
@@ -43,5 +43,5 @@ func ErrorJSON(w io.Writer, err error) {
 
 // Note writes one line for people beside a result.
 func Note(w io.Writer, format string, args ...any) {
-	_, _ = io.WriteString(w, line(fmt.Sprintf(format, args...))+"\n")
+	_, _ = io.WriteString(w, Line(fmt.Sprintf(format, args...))+"\n")
 }

@@ -28,7 +28,7 @@ func Inspection() Document[*api.Inspection] {
 
 func inspection(w io.Writer, i *api.Inspection, o Options) error {
 	s := sections{w: w, o: o}
-	s.printf("%s %s\n", line(i.SubjectKind), cell(i.Subject))
+	s.printf("%s %s\n", Line(i.SubjectKind), cell(i.Subject))
 	if i.Path != nil {
 		section(&s, "path", pathInfoColumns(nil, Wide), []api.PathInfo{*i.Path})
 	}
@@ -46,7 +46,7 @@ func inspection(w io.Writer, i *api.Inspection, o Options) error {
 	section(&s, "what the plugin can do", pluginColumns(nil, o.Format), i.Plugins)
 	var warnings [][]string
 	for _, warning := range i.Warnings {
-		warnings = append(warnings, []string{line(warning)})
+		warnings = append(warnings, []string{Line(warning)})
 	}
 	s.rows("warnings", []string{"WARNING"}, warnings)
 	return s.err

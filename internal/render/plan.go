@@ -60,10 +60,10 @@ func script(w io.Writer, p *api.Plan) error {
 		write("\n# The facts that these steps rest on.\n")
 	}
 	for _, fact := range p.Facts {
-		write("if ! { ", fact, "; }; then echo ", shellQuote("refused, this no longer holds: "+line(fact)), " >&2; exit 4; fi\n")
+		write("if ! { ", fact, "; }; then echo ", shellQuote("refused, this no longer holds: "+Line(fact)), " >&2; exit 4; fi\n")
 	}
 	for _, s := range p.Items {
-		write("\n# ", number(s.N), ". ", line(s.Reason), "\n", s.Shell, "\n")
+		write("\n# ", number(s.N), ". ", Line(s.Reason), "\n", s.Shell, "\n")
 	}
 	if len(p.Items) == 0 {
 		write("\n# There is nothing to do.\n")

@@ -41,9 +41,9 @@ func printable(s string) bool {
 	return true
 }
 
-// line makes a message safe to print as one line: what is not printable is
+// Line makes a message safe to print as one line: what is not printable is
 // escaped, the rest stays readable.
-func line(s string) string {
+func Line(s string) string {
 	if printable(s) {
 		return s
 	}

@@ -230,6 +230,7 @@ func (r *Runner) unmake(ctx context.Context, steps []api.Step) {
 
 // fileSystem makes sure of the file system on a device and gives its type.
 func (r *Runner) fileSystem(ctx context.Context, dev, fsType string, allowFormat, write bool) (string, error) {
+	r.busyWith("looking at what is on %s", dev)
 	d, err := format.Prepare(ctx, r.formatEnv(), dev, fsType, allowFormat)
 	if err != nil {
 		return "", err

@@ -83,6 +83,9 @@ type Config struct {
 	Lazy, ForceUmount bool
 	Hook              Hook
 	Warn              func(string)
+	// Progress is told what the runner is busy with, before it may take long; nil
+	// tells nobody.
+	Progress func(what string)
 }
 
 // Runner carries actions out, or records them.
@@ -179,6 +182,7 @@ func (r *Runner) carryOut(ctx context.Context, a Action, s api.Step) (Value, err
 	if err := r.hook(Before, s); err != nil {
 		return Value{}, r.fail(s, err)
 	}
+	r.busyWith("%s %s", s.Action, s.Target)
 	value, err := a.do(ctx, r)
 	if err == nil {
 		err = a.verify(ctx, r, value)
@@ -232,6 +236,12 @@ func (r *Runner) fail(s api.Step, err error) error {
 		out = &merged
 	}
 	return out
+}
+
+func (r *Runner) busyWith(format string, args ...any) {
+	if r.Progress != nil {
+		r.Progress(fmt.Sprintf(format, args...))
+	}
 }
 
 func (r *Runner) warn(format string, args ...any) {
