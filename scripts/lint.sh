@@ -29,6 +29,7 @@ mapfile -t scripts < <(find scripts .ci test -type f \( -name '*.sh' -o -path '.
 
 check gofmt formatted
 check vet go vet ./...
+check modules go mod tidy -diff
 check golangci-lint go run "$golangci" run --show-stats=false ./...
 check tree go test -count=1 ./test/repo
 if command -v shellcheck >/dev/null; then
