@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"os"
+	"os/exec"
 	"testing"
 
 	"github.com/kvol/kvol/internal/testutil"
@@ -52,4 +53,40 @@ func TestPlanOfDataAtTheDevicesPlace(t *testing.T) {
 	})
 	must(t, os.Remove(link))
 	n.must(0, "teardown", "pv", "--pod-uid", podB)
+}
+
+// A script that is run later does not hide what came into the directory meanwhile,
+// nor take another mount for its own.
+func TestScriptWhereSomethingElseIs(t *testing.T) {
+	for name, disk := range map[string]bool{"disk": true, "directory": false} {
+		t.Run(name, func(t *testing.T) {
+			n := newNode(t)
+			file, at := "", n.podVolume(podA, "pv")
+			if disk {
+				file, _ = n.disk("pv", "ext4")
+				at = n.global("pv")
+			} else {
+				file, _ = n.dataDir("pv")
+			}
+			must(t, os.MkdirAll(at, 0o750))
+			script := n.file("plan", n.must(0, "setup", "-f", file, "--pod-uid", podA, "--dry-run", "-o", "shell").stdout)
+			refused := func() {
+				t.Helper()
+				n.unchanged(func() {
+					cmd := exec.Command("bash", script)
+					out, _ := cmd.CombinedOutput()
+					if code := cmd.ProcessState.ExitCode(); code != 4 {
+						t.Errorf("exit code %d: %s", code, out)
+					}
+				})
+			}
+			must(t, write(at+"/mine"))
+			refused()
+			must(t, os.Remove(at+"/mine"))
+			testutil.Tmpfs(t, at)
+			refused()
+			must(t, exec.Command("umount", at).Run())
+			must(t, exec.Command("bash", script).Run(), exec.Command("bash", script).Run())
+		})
+	}
 }

@@ -31,7 +31,7 @@ func (a Bind) step() api.Step {
 	opts := a.shellOptions()
 	return api.Step{
 		Action: "bind", Target: a.Target, Args: append([]string{a.Source}, strings.Split(opts, ",")...), Reason: a.Reason,
-		Shell: fmt.Sprintf("findmnt -rnM %[1]s >/dev/null || mount -o %[2]s -- %[3]s %[1]s", Quote(a.Target), Quote(opts), Quote(a.Source)),
+		Shell: mountShell(a.Target, a.shown(), "ls -A", "mount -o "+Quote(opts)+" -- "+Quote(a.Source)),
 	}
 }
 
@@ -175,9 +175,10 @@ func (a Bind) settle(r *Runner, _ Value) {
 	r.added(m)
 }
 
-func (a Bind) fact() string { return mountedFact(a.Target) }
+func (a Bind) fact() string { return "findmnt -rnM " + Quote(a.Target) + " >/dev/null && " + a.shown() }
 
-func mountedFact(target string) string { return "findmnt -rnM " + Quote(target) + " >/dev/null" }
+// shown is a shell test that the source is what is there.
+func (a Bind) shown() string { return "[ " + Quote(a.Source) + " -ef " + Quote(a.Target) + " ]" }
 
 // mountAttrs are the options of one mount, as mount_setattr(2) names them.
 var mountAttrs = map[string]uint64{

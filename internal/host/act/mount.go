@@ -36,7 +36,8 @@ func (a Mount) step() api.Step {
 	words, args = words[:len(words)-1], args[:len(args)-1]
 	return api.Step{
 		Action: "mount", Target: a.Target, Args: append(slices.Clone(args), a.Device.String()), Reason: a.Reason,
-		Shell: fmt.Sprintf("findmnt -rnM %[1]s >/dev/null || mount %[2]s -- %[3]s %[1]s", Quote(a.Target), strings.Join(words, " "), a.Device.shell()),
+		Shell: mountShell(a.Target, a.shown(), "ls -A -I vol_data.json -I iscsi.json",
+			"mount "+strings.Join(words, " ")+" -- "+a.Device.shell()),
 	}
 }
 
@@ -156,4 +157,20 @@ func (a Mount) settle(r *Runner, _ Value) {
 	r.added(m)
 }
 
-func (a Mount) fact() string { return mountedFact(a.Target) }
+func (a Mount) fact() string { return a.shown() }
+
+// shown is a shell test that the device is what is mounted.
+func (a Mount) shown() string {
+	return fmt.Sprintf("findmnt -rnM %s -S %s >/dev/null", Quote(a.Target), a.Device.shell())
+}
+
+// mountShell mounts on a target with nothing on it and nothing in it. When the
+// script runs, either may have changed: what is in a directory would be hidden, and
+// another mount be taken for the volume's.
+func mountShell(target, shown, list, mount string) string {
+	stop := func(why string) string { return "echo " + Quote("refused, "+why+": "+target) + " >&2; exit 4" }
+	return fmt.Sprintf("if findmnt -rnM %[1]s >/dev/null; then %[2]s || { %[3]s; }\n"+
+		"elif [ -d %[1]s ] && [ -n \"$(%[4]s -- %[1]s)\" ]; then %[5]s\n"+
+		"else %[6]s %[1]s; fi",
+		Quote(target), shown, stop("something else is mounted there"), list, stop("it is not empty"), mount)
+}
