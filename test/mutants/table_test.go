@@ -5,6 +5,7 @@ const (
 	filesGo   = "internal/host/act/files.go"
 	fsgroupGo = "internal/host/act/fsgroup.go"
 	mountGo   = "internal/host/act/mount.go"
+	thingGo   = "internal/host/safefs/thing.go"
 	runnerGo  = "internal/host/act/runner.go"
 	unmountGo = "internal/host/act/unmount.go"
 	localGo   = "internal/plugins/local/local.go"
@@ -85,13 +86,13 @@ var mutants = []mutant{
 	{
 		name: "fsGroup follows no link", fails: "TestConformance/FSGroup/directory",
 		edits: []edit{
-			{fsgroupGo, "unix.Openat(dir, name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)", "unix.Openat(dir, name, unix.O_PATH|unix.O_CLOEXEC, 0)"},
-			{fsgroupGo, "if err != nil || info.MountID != w.mountID {", "if err != nil {"},
+			{thingGo, "fd, err := openPath(dir, name)", "fd, err := unix.Openat(dir, name, unix.O_PATH|unix.O_CLOEXEC, 0)"},
+			{thingGo, "if info.MountID != t.mnt {", "if false {"},
 		},
 	},
 	{
 		name: "fsGroup crosses no mount", fails: "TestConformance/FSGroup/ext4",
-		edits: []edit{{fsgroupGo, "if err != nil || info.MountID != w.mountID {", "if err != nil {"}},
+		edits: []edit{{thingGo, "if info.MountID != t.mnt {", "if false {"}},
 	},
 	{
 		name: "OnRootMismatch looks at the root alone", fails: "TestConformance/FSGroupOnRootMismatch/directory",

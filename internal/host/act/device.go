@@ -186,6 +186,12 @@ func (a Fsck) do(ctx context.Context, r *Runner) (string, error) {
 // FSType of "" takes what is there.
 func (r *Runner) MountDevice(ctx context.Context, m Mount, allowFormat bool) error {
 	dev, known := m.Device.Text()
+	if known {
+		// Also for a dry run's own view of the mount: which disk it is of.
+		if _, err := r.Source(ctx, dev); err != nil {
+			return err
+		}
+	}
 	is, _, err := m.done(ctx, r)
 	if err != nil {
 		return r.fail(m.step(), err)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"strconv"
 
@@ -105,22 +106,25 @@ func (a FSGroup) verify(ctx context.Context, r *Runner, _ string) error {
 
 func (a FSGroup) settle(*Runner, Value) {}
 
-// runFSGroup is the helper's side: it walks the volume by descriptor, follows no
-// link and crosses no mount.
+// runFSGroup is the helper's side.
 func runFSGroup(raw []byte, files []*os.File) (any, []*os.File, error) {
-	var args fsGroupArgs
-	if err := json.Unmarshal(raw, &args); err != nil {
+	w := fsGroupWalk{fits: true}
+	if err := json.Unmarshal(raw, &w.fsGroupArgs); err != nil {
 		return nil, nil, err
 	}
 	if len(files) == 0 {
 		return nil, nil, unix.EBADF
 	}
-	info, err := safefs.StatFD(files[0])
+	root, err := safefs.VolumeThing(files[0])
 	if err != nil {
 		return nil, nil, err
 	}
-	w := fsGroupWalk{fsGroupArgs: args, mountID: info.MountID, fits: true}
-	if err := w.entry(int(files[0].Fd()), "", info); err != nil {
+	if w.RootOnly {
+		err = w.visit(root)
+	} else {
+		err = root.Walk(w.visit)
+	}
+	if err != nil && !errors.Is(err, fs.SkipAll) {
 		return nil, nil, err
 	}
 	return fsGroupAnswer{Fits: w.fits, Changed: w.changed}, nil, nil
@@ -128,89 +132,38 @@ func runFSGroup(raw []byte, files []*os.File) (any, []*os.File, error) {
 
 type fsGroupWalk struct {
 	fsGroupArgs
-	mountID uint64
 	fits    bool
 	changed int
 }
 
-// entry handles one thing, given by an O_PATH descriptor, children first.
-func (w *fsGroupWalk) entry(fd int, name string, info safefs.Info) error {
-	if info.Type == safefs.Dir && !w.RootOnly {
-		if err := w.children(fd); err != nil {
-			return fmt.Errorf("%q: %w", name, err)
-		}
-	}
-	if !w.Apply && !w.fits {
-		return nil
-	}
-	want := info.Mode
-	switch info.Type {
+func (w *fsGroupWalk) visit(t safefs.Thing) error {
+	mode := t.Mode
+	switch t.Type {
 	case safefs.Symlink:
 	case safefs.Dir:
-		want |= 0o2770
+		mode |= 0o2770
 	default:
-		want |= 0o660
+		mode |= 0o660
 	}
-	if int(info.GID) == w.GID && want == info.Mode {
+	if int(t.GID) == w.GID && mode == t.Mode {
 		return nil
 	}
-	w.fits = w.Apply
 	if !w.Apply {
-		return nil
+		w.fits = false
+		return fs.SkipAll
 	}
 	w.changed++
-	return w.change(fd, info, want)
-}
-
-func (w *fsGroupWalk) change(fd int, info safefs.Info, mode uint32) error {
-	if int(info.GID) != w.GID {
-		if err := unix.Fchownat(fd, "", -1, w.GID, unix.AT_EMPTY_PATH|unix.AT_SYMLINK_NOFOLLOW); err != nil {
-			return os.NewSyscallError("fchownat", err)
+	if int(t.GID) != w.GID {
+		if err := t.Chgrp(w.GID); err != nil {
+			return fmt.Errorf("%q: %w", t.Name, err)
 		}
 	}
-	if info.Type == safefs.Symlink {
+	if t.Type == safefs.Symlink {
 		return nil
 	}
-	// chown clears setuid and setgid, so the mode is set in either case. An O_PATH
-	// descriptor takes no fchmod; its /proc name does.
-	return os.NewSyscallError("chmod", unix.Chmod(fmt.Sprintf("/proc/self/fd/%d", fd), mode))
-}
-
-func (w *fsGroupWalk) children(dir int) error {
-	fd, err := unix.Openat(dir, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
-	if err != nil {
-		return err
-	}
-	d := os.NewFile(uintptr(fd), ".")
-	defer d.Close()
-	names, err := d.Readdirnames(-1)
-	if err != nil {
-		return err
-	}
-	for _, name := range names {
-		if !w.Apply && !w.fits {
-			return nil
-		}
-		if err := w.child(fd, name); err != nil {
-			return err
-		}
+	// chown clears setuid and setgid, so the mode is set in either case.
+	if err := t.Chmod(mode); err != nil {
+		return fmt.Errorf("%q: %w", t.Name, err)
 	}
 	return nil
-}
-
-func (w *fsGroupWalk) child(dir int, name string) error {
-	fd, err := unix.Openat(dir, name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-	if errors.Is(err, unix.ENOENT) {
-		return nil // removed since it was listed
-	}
-	if err != nil {
-		return err
-	}
-	f := os.NewFile(uintptr(fd), name)
-	defer f.Close()
-	info, err := safefs.StatFD(f)
-	if err != nil || info.MountID != w.mountID {
-		return err
-	}
-	return w.entry(fd, name, info)
 }
