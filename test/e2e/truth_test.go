@@ -3,7 +3,11 @@ package e2e
 import (
 	"os"
 	"os/exec"
+	"path/filepath"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/kvol/kvol/internal/testutil"
 )
@@ -88,5 +92,31 @@ func TestScriptWhereSomethingElseIs(t *testing.T) {
 			must(t, exec.Command("umount", at).Run())
 			must(t, exec.Command("bash", script).Run(), exec.Command("bash", script).Run())
 		})
+	}
+}
+
+// --format was given, so the refusal does not say that it was not.
+func TestFormatOfReadOnlyVolume(t *testing.T) {
+	n := newNode(t)
+	dev, _ := testutil.LoopImage(t, 16<<20)
+	file := n.pv("pv", dev, "mountOptions: [ro]")
+	n.unchanged(func() {
+		n.wants(4, []string{dev, "read-only", "blank"}, "mount-device", "-f", file, "--format")
+		n.wants(4, []string{dev, "read-only", "blank"}, "mount-device", "-f", file, "--format", "--dry-run")
+	})
+}
+
+// Not to wait for a lock is what 0 says.
+func TestNoWaitForALock(t *testing.T) {
+	n := newNode(t)
+	file, _ := n.disk("pv", "ext4")
+	n.must(0, "mount-device", "-f", file)
+	locks, err := filepath.Glob(n.run + "/volume-*.lock")
+	must(t, err)
+	f, err := os.Open(locks[0])
+	must(t, err, unix.Flock(int(f.Fd()), unix.LOCK_EX))
+	defer f.Close()
+	if o := n.wants(10, []string{"lock of volume"}, "unmount-device", "pv", "--lock-timeout", "0"); o.took > 5*time.Second {
+		t.Errorf("it waited: %v", o)
 	}
 }

@@ -205,7 +205,7 @@ func (r *Runner) MountDevice(ctx context.Context, m Mount, allowFormat bool) err
 	}
 	if !is && known {
 		readOnly := slices.Contains(m.Options, "ro")
-		if m.FSType, err = r.fileSystem(ctx, dev, m.FSType, allowFormat && !readOnly, !readOnly); err != nil {
+		if m.FSType, err = r.fileSystem(ctx, dev, m.FSType, allowFormat, !readOnly); err != nil {
 			return err
 		}
 	}
@@ -249,6 +249,10 @@ func (r *Runner) fileSystem(ctx context.Context, dev, fsType string, allowFormat
 	}
 	switch d.Verdict {
 	case format.Format, format.Continue:
+		if !write {
+			return "", api.Errorf(api.ErrRefused, "%s, and the volume is read-only: nothing is made on a device that nobody may write to", d.Reason).At(dev).
+				WithNext("ask for the volume read-write to have it formatted, or name the device that has the data: lsblk -f")
+		}
 		_, err := r.Do(ctx, Format{Device: dev, decision: d})
 		return d.FSType, err
 	case format.Adopt:

@@ -62,7 +62,7 @@ func (l *Locks) Take(ctx context.Context, class LockClass, key string, shared bo
 		return api.Errorf(api.ErrRefused, "no lock can be taken, so nothing is changed: %w", err).
 			WithNext("name a directory that can be written: --run-dir DIR")
 	}
-	if err := l.flock(ctx, f, shared, fmt.Sprintf("%s %s", class, key)); err != nil {
+	if err := l.flock(ctx, f, shared, fmt.Sprintf("%s %s", class, strings.ReplaceAll(key, "\x00", ": "))); err != nil {
 		f.Close()
 		return err
 	}
