@@ -98,8 +98,12 @@ func (w *walk) note(format string, args ...any) {
 	w.said = append(w.said, fmt.Sprintf("%3d ", len(w.said))+fmt.Sprintf(format, args...))
 }
 
-// add makes a file that kvol must never take away.
+// add makes a file that kvol must never take away. Through a link it would be one
+// that has another name too.
 func (w *walk) add(path, content string) {
+	if at, err := os.Lstat(filepath.Dir(path)); err != nil || !at.IsDir() {
+		return
+	}
 	if os.WriteFile(path, []byte(content), 0o600) == nil {
 		w.files[path] = content
 	}
