@@ -235,6 +235,9 @@ func (op *operation) mapAt(ctx context.Context, dev, target, link string) error 
 			return err // before anything is made
 		}
 	}
+	if err := op.run.GiveRaw(ctx, dev); err != nil {
+		return err
+	}
 	if err := op.run.MkdirAll(ctx, filepath.Dir(target), 0o750, "the global map path"); err != nil {
 		return err
 	}

@@ -271,6 +271,14 @@ func (r *Runner) fileSystem(ctx context.Context, dev, fsType string, allowFormat
 	return d.FSType, err
 }
 
+// GiveRaw has to come before a device is given to a pod as it is.
+func (r *Runner) GiveRaw(ctx context.Context, dev string) error {
+	if r.DryRun {
+		return nil
+	}
+	return format.GiveRaw(ctx, r.formatEnv(), dev)
+}
+
 func (r *Runner) formatEnv() format.Env {
 	return format.Env{Exec: r.Exec, Devices: r.Devices, State: r.State, Look: r.DryRun, Locks: r.locks()}
 }

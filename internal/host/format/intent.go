@@ -1,6 +1,7 @@
 package format
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -71,6 +72,23 @@ func (e Env) pending(dev devices.Device) (in *Intent, stale string, err error) {
 			dev.Number(), in.Time.Format(time.RFC3339), in.Device.DiskSeq, dev.DiskSeq), nil
 	}
 	return in, "", nil
+}
+
+// GiveRaw ends an mkfs that was begun and never ended, before the device is given
+// away as it is: whoever has it then may write anything, without a signature
+// that would tell. It is not gone on with after that.
+func GiveRaw(ctx context.Context, e Env, path string) error {
+	dev, err := e.Devices.Open(ctx, path)
+	if err != nil {
+		return err
+	}
+	defer dev.Close()
+	in, _, err := e.pending(dev.Device)
+	if err != nil || in == nil {
+		return err
+	}
+	in.Done = true
+	return e.save(in)
 }
 
 // save writes the intent and waits until it is on disk.

@@ -248,6 +248,14 @@ func TestOnlyTheSameGoesOn(t *testing.T) {
 		testutil.Mkfs(t, dev, "ext4")
 		refused(t, ctx, e, dev, "ext4", api.ErrRefused, "somebody else made this one")
 	})
+	t.Run("given away raw meanwhile", func(t *testing.T) {
+		dev, _ := testutil.LoopImage(t, sizeFor("ext4"))
+		interrupt(t, ctx, e, dev, "ext4", 150)
+		if err := GiveRaw(ctx, e, dev); err != nil {
+			t.Fatal(err)
+		}
+		refused(t, ctx, e, dev, "ext4", api.ErrRefused, "")
+	})
 	t.Run("a LUKS header meanwhile", func(t *testing.T) {
 		dev, _ := testutil.LoopImage(t, sizeFor("ext4"))
 		interrupt(t, ctx, e, dev, "ext4", 20)
