@@ -107,20 +107,25 @@ func (f *Find) Candidates(word, plugin string) []Ref {
 // OnDevice finds the volumes that are mounted from a device, or are that device
 // mapped for a pod; of a directory those that are that directory.
 func (f *Find) OnDevice(src *act.Source) []Ref {
+	from := f.from(src)
+	return f.refs(func(p place) bool { return p.Volume != "" && from(p) })
+}
+
+// from is the test for places at which a source is mounted or mapped.
+func (f *Find) from(src *act.Source) func(place) bool {
 	on, _ := f.table.Covering(src.Path)
 	root := filepath.Join(on.Root, strings.TrimPrefix(src.Path, on.MountPoint))
-	return f.refs(func(p place) bool {
+	return func(p place) bool {
 		switch {
-		case p.Volume == "" || p.mount == nil:
+		case p.mount == nil:
 			return false
 		case !src.IsBlock():
 			return p.mount.Device() == on.Device() && p.mount.Root == root
 		case p.kind == api.KindGlobalMapDevice:
 			return f.isNode(p.path, src)
 		}
-		return p.mount.Device() == src.Device() || p.mount.Source == src.Path ||
-			p.mount.FSType == "btrfs" && slices.Contains(f.host.Devices.BtrfsOf(p.mount.Source), filepath.Base(src.Path))
-	})
+		return f.host.Devices.Shows(*p.mount, src.Device(), src.Path)
+	}
 }
 
 // isNode says whether what is bound at a path is the node of a device.

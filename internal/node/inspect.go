@@ -77,10 +77,7 @@ func (f *Find) subject(ctx context.Context, word string, out *api.Inspection) (f
 		if !src.IsBlock() {
 			out.SubjectKind = "path"
 		}
-		dev, path := src.Device(), src.Path
-		return func(p place) bool {
-			return p.mount != nil && (p.mount.Source == path || out.SubjectKind == "device" && p.mount.Device() == dev)
-		}, nil
+		return f.from(src), nil
 	}
 	if slices.ContainsFunc(f.places, func(p place) bool { return p.PodUID == word }) {
 		out.SubjectKind = "pod"

@@ -24,6 +24,9 @@ func TestMountNamedAfterTheDevice(t *testing.T) {
 			n.wants(4, []string{dev, "tmpfs"}, verb, "-f", file, "--pod-uid", podA)
 		}
 		n.wants(4, []string{dev, "tmpfs"}, "mount-device", "-f", file)
+		// Nor is it found by the device.
+		n.wants(5, []string{dev}, "inspect", dev)
+		n.wants(5, []string{dev}, "unmount-device", dev, "--must-exist")
 	})
 }
 

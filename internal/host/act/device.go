@@ -30,8 +30,12 @@ func (a LoopAttach) step() api.Step {
 // loopFind looks a loop device up by the path that it was set up over, as the
 // kubelet does; losetup -j asks for the inode, which the maps of all pods share.
 func loopFind(variable, backing string) string {
-	return fmt.Sprintf("%[1]s=$(grep -lxF -e %[2]s -e %[3]s /sys/block/loop*/loop/backing_file 2>/dev/null | cut -d/ -f4 | head -n 1 || :)\n"+
-		"%[1]s=${%[1]s:+/dev/$%[1]s}", variable, Quote(backing), Quote(backing+" (deleted)"))
+	return fmt.Sprintf("%[1]s=$(%[2]s | head -n 1 || :)\n%[1]s=${%[1]s:+/dev/$%[1]s}", variable, loopGrep(backing))
+}
+
+// loopGrep prints the names of the loop devices over a path.
+func loopGrep(backing string) string {
+	return fmt.Sprintf("grep -lxF -e %s -e %s /sys/block/loop*/loop/backing_file 2>/dev/null | cut -d/ -f4", Quote(backing), Quote(backing+" (deleted)"))
 }
 
 func (a LoopAttach) makesValue() bool { return true }
@@ -96,7 +100,7 @@ type LoopDetach struct {
 func (a LoopDetach) step() api.Step {
 	return api.Step{
 		Action: "loopDetach", Target: a.Backing, Reason: a.Reason,
-		Shell: loopFind("LOOP", a.Backing) + "\n[ -z \"$LOOP\" ] || losetup -d \"$LOOP\"",
+		Shell: loopGrep(a.Backing) + " | while read -r LOOP; do losetup -d \"/dev/$LOOP\"; done",
 	}
 }
 
@@ -106,11 +110,16 @@ func (a LoopDetach) done(_ context.Context, r *Runner) (bool, string, error) {
 }
 
 func (a LoopDetach) do(ctx context.Context, r *Runner) (string, error) {
-	l, ok, err := r.Devices.LoopFor(a.Backing)
-	if err != nil || !ok {
-		return "", err
+	// There can be several: somebody else made one by hand, or a kubelet beside kvol.
+	for {
+		l, ok, err := r.Devices.LoopFor(a.Backing)
+		if err != nil || !ok {
+			return "", err
+		}
+		if err := r.Devices.DetachLoop(ctx, l); err != nil {
+			return "", err
+		}
 	}
-	return "", r.Devices.DetachLoop(ctx, l)
 }
 
 func (a LoopDetach) verify(_ context.Context, r *Runner, _ string) error {

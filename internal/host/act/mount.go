@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -68,19 +67,13 @@ func (a Mount) done(ctx context.Context, r *Runner) (bool, string, error) {
 	return true, "", nil
 }
 
-// Shows says whether a mount is of a device, by its number: a source is a name that
-// anybody can give, and that another disk has once the mounted one is pulled. btrfs
-// and bcachefs mounts have an anonymous number, so that only the source tells.
+// Shows says whether a mount is of a device; see [devices.Devices.Shows].
 func (r *Runner) Shows(ctx context.Context, m mounts.Mount, dev string) (bool, error) {
 	s, err := r.Source(ctx, dev)
 	if err != nil {
 		return false, err
 	}
-	if m.FSType == "btrfs" && slices.Contains(r.Devices.BtrfsOf(m.Source), filepath.Base(s.Path)) {
-		return true, nil // of several devices it names one
-	}
-	anonymous := m.FSType == "btrfs" || m.FSType == "bcachefs"
-	return m.Device() == s.Device() || anonymous && m.Source == s.Path, nil
+	return r.Devices.Shows(m, s.Device(), s.Path), nil
 }
 
 func (a Mount) do(ctx context.Context, r *Runner) (string, error) {

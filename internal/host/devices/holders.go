@@ -163,6 +163,20 @@ func (d *Devices) uses(m mounts.Mount, set []Device) (detail string, ok bool) {
 	return "", false
 }
 
+// Shows says whether a mount is of the device with a number ("7:5") and path. The
+// number tells: a source is a name that anybody can give, and that another disk has
+// once the mounted one is pulled. btrfs and bcachefs mounts have an anonymous
+// number, so that only the source tells, of btrfs any one of its devices.
+func (d *Devices) Shows(m mounts.Mount, number, path string) bool {
+	switch m.FSType {
+	case "btrfs":
+		return m.Source == path || slices.Contains(d.BtrfsOf(m.Source), filepath.Base(path))
+	case "bcachefs":
+		return m.Source == path
+	}
+	return m.Device() == number
+}
+
 // BtrfsOf gives the kernel names of all devices of the btrfs whose mount has that
 // source, which names one of them only.
 func (d *Devices) BtrfsOf(source string) []string {

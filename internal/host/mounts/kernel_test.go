@@ -10,6 +10,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/kvol/kvol/internal/testutil"
 )
 
 // What linux/mount.h has for listmount and statmount (Linux 6.8; the source and
@@ -39,7 +41,7 @@ func kernelCall(t *testing.T, nr uintptr, id, param uint64, out unsafe.Pointer, 
 	req.size = uint32(unsafe.Sizeof(req))
 	got, _, errno := unix.Syscall6(nr, uintptr(unsafe.Pointer(&req)), uintptr(out), uintptr(n), 0, 0, 0)
 	if errors.Is(errno, unix.ENOSYS) || errors.Is(errno, unix.EPERM) {
-		t.Skipf("this kernel has no statmount and listmount: %v", errno)
+		testutil.Skip(t, "this kernel has no statmount and listmount: %v", errno)
 	}
 	if errno != 0 {
 		t.Fatalf("system call %d for mount %x: %v", nr, id, errno)
@@ -78,7 +80,7 @@ func decode(t *testing.T, buf []byte) Mount {
 		return string(s)
 	}
 	if mask&wantOptions == 0 && mask&wantSource == 0 && mask&wantSubtype == 0 {
-		t.Skip("this kernel's statmount does not tell sources and options")
+		testutil.Skip(t, "this kernel's statmount does not tell sources and options")
 	}
 	m := Mount{
 		ID: u32(56), Parent: u32(60), Major: u32(16), Minor: u32(20), PeerGroup: int(u64(80)),

@@ -72,7 +72,7 @@ func overlay(t *testing.T, dir string, n int) string {
 	for i := range n {
 		layer := mkdir(t, dir, "layers", fmt.Sprintf("%0200d", i))
 		if err := unix.FsconfigSetString(fd, "lowerdir+", layer); err != nil {
-			t.Skipf("this kernel's overlay takes no lowerdir+: %v", err)
+			testutil.Skip(t, "this kernel's overlay takes no lowerdir+: %v", err)
 		}
 	}
 	must(t, unix.FsconfigCreate(fd))
