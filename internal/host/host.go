@@ -37,6 +37,10 @@ type Options struct {
 	DevRoot  string // /dev
 	NodeName string // the host name
 
+	CSIEndpoint     string // socket of the CSI driver; by its registration
+	RuntimeEndpoint string // socket of the container runtime; the usual ones
+	Kubeconfig      string // of the API server; the node's own
+
 	LockTimeout  time.Duration // 10 s
 	ProbeTimeout time.Duration // 1 s
 	Deadline     time.Time     // when all has to be over; none
