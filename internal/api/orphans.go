@@ -1,0 +1,59 @@
+package api
+
+import "time"
+
+// Verdict says whether what was found on the node may go.
+type Verdict string
+
+// The verdicts of an OrphanList. Unknown is a verdict: nothing is done about it.
+const (
+	VerdictOrphan  Verdict = "orphan"
+	VerdictLive    Verdict = "live"
+	VerdictUnknown Verdict = "unknown"
+)
+
+// Evidence is what one source said of a pod or a volume.
+type Evidence struct {
+	Source string `json:"source"` // kubelet, cri, api, file, static, cgroup, process, mounts, metadata
+	Says   string `json:"says"`   // alive, absent, silent
+	Detail string `json:"detail"`
+}
+
+// What a source can say of a pod.
+const (
+	SaysAlive  = "alive"
+	SaysAbsent = "absent"
+	SaysSilent = "silent" // it did not answer, or cannot know
+)
+
+// OrphanKind is what was left behind.
+type OrphanKind string
+
+// The kinds of an OrphanList.
+const (
+	OrphanPodDir      OrphanKind = "podDir"
+	OrphanGlobalMount OrphanKind = "globalMount"
+	OrphanStaging     OrphanKind = "staging"
+	OrphanBlockMap    OrphanKind = "blockMap"
+	OrphanLoop        OrphanKind = "loop"
+)
+
+// Orphan is one thing on the node whose pod may be gone.
+type Orphan struct {
+	Kind      OrphanKind `json:"kind"`
+	Path      string     `json:"path"`
+	Plugin    string     `json:"plugin"`
+	Volume    string     `json:"volume"`
+	PodUID    string     `json:"podUID"`
+	PodName   string     `json:"podName"`
+	Namespace string     `json:"namespace"`
+	Since     time.Time  `json:"since"` // birth of its directory
+	Verdict   Verdict    `json:"verdict"`
+	Reason    string     `json:"reason"` // why that is the verdict, in a few words
+	Evidence  []Evidence `json:"evidence"`
+	BlockedBy string     `json:"blockedBy"` // kubelet, driver, data, age, mount, …; empty when it can go
+	Next      string     `json:"next"`      // what the operator does about it
+	Facts     []string   `json:"facts"`     // what the steps rest on: --from-plan compares them
+	Steps     []Step     `json:"steps"`
+	Outcome   Outcome    `json:"outcome"` // empty in a plan
+}
