@@ -199,23 +199,25 @@ type Tool struct {
 
 // Entry is one line of the journal (kvol history).
 type Entry struct {
-	Time    time.Time `json:"time"`
-	Op      string    `json:"op"` // identifies one run of one command
-	Verb    string    `json:"verb"`
-	Phase   string    `json:"phase"` // begin, intent, outcome, end
-	Plugin  string    `json:"plugin,omitempty"`
-	Volume  string    `json:"volume,omitempty"`
-	PodUID  string    `json:"podUID,omitempty"`
-	N       int       `json:"n,omitempty"`
-	Action  string    `json:"action,omitempty"`
-	Target  string    `json:"target,omitempty"`
-	Args    []string  `json:"args,omitempty"`
-	Outcome string    `json:"outcome,omitempty"`
-	Error   string    `json:"error,omitempty"`
-	Risks   []string  `json:"risks,omitempty"` // the risk flags that were given
-	PID     int       `json:"pid,omitempty"`
-	User    string    `json:"user,omitempty"`
-	Device  *DiskMark `json:"device,omitempty"` // the disk that the volume was on, once it is known
+	Time   time.Time `json:"time"`
+	Op     string    `json:"op"` // identifies one run of one command
+	Verb   string    `json:"verb"`
+	Phase  string    `json:"phase"` // begin, intent, outcome, end
+	Plugin string    `json:"plugin,omitempty"`
+	Volume string    `json:"volume,omitempty"`
+	// VolumeName is what the plugin calls the volume: "driver^handle".
+	VolumeName string    `json:"volumeName,omitempty"`
+	PodUID     string    `json:"podUID,omitempty"`
+	N          int       `json:"n,omitempty"`
+	Action     string    `json:"action,omitempty"`
+	Target     string    `json:"target,omitempty"`
+	Args       []string  `json:"args,omitempty"`
+	Outcome    string    `json:"outcome,omitempty"`
+	Error      string    `json:"error,omitempty"`
+	Risks      []string  `json:"risks,omitempty"` // the risk flags that were given
+	PID        int       `json:"pid,omitempty"`
+	User       string    `json:"user,omitempty"`
+	Device     *DiskMark `json:"device,omitempty"` // the disk that the volume was on, once it is known
 }
 
 // DiskMark tells a disk from another one that got its number.

@@ -45,7 +45,7 @@ func PathsOf(ctx context.Context, h *host.Host, mgr *plugins.VolumePluginMgr, sp
 			return nil, err
 		}
 	}
-	set, err := plugins.Where{Plugin: p, Spec: spec, Name: spec.Name(), PodUID: pod.UID, Block: spec.IsBlock()}.Paths(ctx, h.Layout.Root)
+	set, err := plugins.Where{Plugin: p, Spec: spec, Ref: plugins.RefOf(p, spec), PodUID: pod.UID, Block: spec.IsBlock()}.Paths(ctx, h.Layout.Root)
 	return &set, err
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/kvol/kvol/internal/host/mounts"
 	"github.com/kvol/kvol/internal/host/safefs"
 	"github.com/kvol/kvol/internal/paths"
+	"github.com/kvol/kvol/internal/plugins"
 )
 
 // Ref is a volume that was found on the node.
@@ -42,7 +43,7 @@ func NewFind(h *host.Host) (*Find, error) {
 // name; plugin "" takes any. A CSI volume's handle is in its metadata, so that
 // driver^handle finds also those whose metadata cannot be read.
 func (f *Find) InPod(podUID, word, plugin string) []Ref {
-	driver, handle, isHandle := strings.Cut(word, "^")
+	isHandle := strings.Contains(word, "^")
 	return f.refs(func(p place) bool {
 		if p.PodUID != podUID || plugin != "" && p.Plugin != plugin || p.kind != api.KindPodVolume && p.kind != api.KindPodDevice {
 			return false
@@ -53,31 +54,56 @@ func (f *Find) InPod(podUID, word, plugin string) []Ref {
 		if p.Plugin != paths.CSIPlugin {
 			return false
 		}
-		m := f.metadataOf(p)
-		return m.State != "ok" || m.Data["driverName"] == driver && m.Data["volumeHandle"] == handle
+		name := f.handleOf(p)
+		return name == "" || name == word
 	})
 }
 
+// handleOf is what the metadata beside a CSI volume calls it, driver^handle; "" where
+// it does not tell, or is that of another plugin's volume.
+func (s *snapshot) handleOf(p place) string {
+	if p.Plugin != paths.CSIPlugin {
+		return ""
+	}
+	m := s.metadataOf(p)
+	if m.State != "ok" || m.Data["driverName"] == "" || m.Data["volumeHandle"] == "" {
+		return ""
+	}
+	return m.Data["driverName"] + "^" + m.Data["volumeHandle"]
+}
+
 // Pods finds the pods that have a volume published: mounted, or mapped as a
-// block device.
-func (f *Find) Pods(plugin, volume string) []Ref {
+// block device. The metadata of a CSI volume tells apart what only has its name: the
+// inline volumes of two pods.
+func (f *Find) Pods(plugin string, ref plugins.Ref) []Ref {
 	return f.refs(func(p place) bool {
-		switch p.kind {
-		case api.KindPodVolume:
-			return p.Volume == volume && p.Plugin == plugin && p.mount != nil
-		case api.KindPodDevice:
-			return p.Volume == volume && p.Plugin == plugin
-		case api.KindGlobalMapDevice:
-			return p.Volume == volume && p.Plugin == plugin && p.PodUID != "" && p.mount != nil
+		if p.Plugin != plugin || p.PodUID == "" {
+			return false
 		}
-		return false
+		switch p.kind {
+		case api.KindPodVolume, api.KindGlobalMapDevice:
+			if p.mount == nil {
+				return false
+			}
+		case api.KindPodDevice:
+		default:
+			return false
+		}
+		if is := f.handleOf(p); is != "" && ref.VolumeName != "" {
+			return is == ref.VolumeName
+		}
+		return ref.Name != "" && p.Volume == ref.Name
 	})
 }
 
 // Named finds every place of a volume by name or driver^handle.
 func (f *Find) Named(word, plugin string) []Ref {
+	isHandle := strings.Contains(word, "^")
 	return f.refs(func(p place) bool {
-		return p.called(word) && (plugin == "" || p.Plugin == plugin) && p.kind != api.KindOther
+		if p.kind == api.KindOther || plugin != "" && p.Plugin != plugin {
+			return false
+		}
+		return p.called(word) || isHandle && f.handleOf(p) == word
 	})
 }
 
@@ -158,7 +184,12 @@ func (f *Find) Table() *mounts.Table { return f.table }
 // or any path outside that a volume is mounted from, or a volume's name.
 func (f *Find) Resolve(ctx context.Context, word, plugin string) ([]Ref, error) {
 	if !strings.HasPrefix(word, "/") {
-		return volumes(f.Named(word, plugin)), nil
+		refs := volumes(f.Named(word, plugin))
+		if slices.ContainsFunc(refs, func(r Ref) bool { return r.Volume != "" }) {
+			// A staging directory does not hold the name, what a pod has of it does.
+			refs = slices.DeleteFunc(refs, func(r Ref) bool { return r.Volume == "" })
+		}
+		return refs, nil
 	}
 	path := filepath.Clean(word)
 	if f.inRoot(f.host.PathOf(path)) {

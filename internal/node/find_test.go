@@ -15,6 +15,7 @@ import (
 	"github.com/kvol/kvol/internal/api"
 	"github.com/kvol/kvol/internal/host/act"
 	"github.com/kvol/kvol/internal/paths"
+	"github.com/kvol/kvol/internal/plugins"
 	"github.com/kvol/kvol/internal/testutil"
 )
 
@@ -120,11 +121,11 @@ func TestFind(t *testing.T) {
 		"by handle, and what has none":   {f.InPod(podA, driver+"^h-1", ""), []string{csiA + "pvc-h-1/mount", csiA + "pvc-h-2/mount"}},
 		"by the handle of another":       {f.InPod(podA, driver+"^h-3", ""), []string{csiA + "pvc-h-2/mount"}},
 		"by the handle at another's":     {f.InPod(podA, "other.example^h-1", ""), []string{csiA + "pvc-h-2/mount"}},
-		"pods":                           {f.Pods(paths.LocalPlugin, "disk"), []string{volumesA + local + "disk", volumesB + local + "disk"}},
-		"pods with a device":             {f.Pods(paths.LocalPlugin, "raw"), []string{maps + "raw/" + podA, devicesA + local + "raw", devicesB + local + "raw"}},
-		"pods with what is not mounted":  {f.Pods(nfs, "data"), nil},
-		"pods of another plugin":         {f.Pods(nfs, "disk"), nil},
-		"pods of a global mount only":    {f.Pods(paths.LocalPlugin, "pool"), nil},
+		"pods":                           {f.Pods(paths.LocalPlugin, plugins.Ref{Name: "disk"}), []string{volumesA + local + "disk", volumesB + local + "disk"}},
+		"pods with a device":             {f.Pods(paths.LocalPlugin, plugins.Ref{Name: "raw"}), []string{maps + "raw/" + podA, devicesA + local + "raw", devicesB + local + "raw"}},
+		"pods with what is not mounted":  {f.Pods(nfs, plugins.Ref{Name: "data"}), nil},
+		"pods of another plugin":         {f.Pods(nfs, plugins.Ref{Name: "disk"}), nil},
+		"pods of a global mount only":    {f.Pods(paths.LocalPlugin, plugins.Ref{Name: "pool"}), nil},
 		"named":                          {f.Named("disk", ""), []string{globals + "disk", volumesA + local + "disk", volumesB + local + "disk"}},
 		"named, and nothing inside":      {f.Named("data", ""), []string{volumesB + "kubernetes.io~nfs/data", volumesB + "kubernetes.io~rbd/data"}},
 		"named, of a plugin":             {f.Named("data", nfs), []string{volumesB + "kubernetes.io~nfs/data"}},
@@ -154,7 +155,7 @@ func TestFind(t *testing.T) {
 		{Plugin: paths.LocalPlugin, Volume: "raw", PodUID: podA, Block: true, Kind: api.KindGlobalMapDevice, Path: n.at(maps + "raw/" + podA)},
 		{Plugin: paths.LocalPlugin, Volume: "raw", PodUID: podA, Block: true, Kind: api.KindPodDevice, Path: n.at(devicesA + local + "raw")},
 		{Plugin: paths.LocalPlugin, Volume: "raw", PodUID: podB, Block: true, Kind: api.KindPodDevice, Path: n.at(devicesB + local + "raw")},
-	}, f.Pods(paths.LocalPlugin, "raw")); diff != "" {
+	}, f.Pods(paths.LocalPlugin, plugins.Ref{Name: "raw"})); diff != "" {
 		t.Errorf("all of a ref (-want +got):\n%s", diff)
 	}
 }
@@ -179,7 +180,8 @@ func TestResolve(t *testing.T) {
 			{Plugin: "kubernetes.io/rbd", Volume: "data", PodUID: podB, Kind: api.KindPodVolume, Path: n.at(volumesB + "kubernetes.io~rbd/data")}}, nil},
 		{"a name of another plugin", "disk", nfs, nil, nil},
 		{"a name of nothing", "nothing", "", nil, nil},
-		{"a handle", driver + "^h-1", "", []Ref{{Plugin: paths.CSIPlugin, Kind: api.KindGlobalMount, Path: n.at(staging("h-1"))}}, nil},
+		{"a handle", driver + "^h-1", "", []Ref{{Plugin: paths.CSIPlugin, Volume: "pvc-h-1", PodUID: podA, Kind: api.KindPodVolume, Path: n.at(volumesA + "kubernetes.io~csi/pvc-h-1/mount")}}, nil},
+		{"a handle that no pod has", driver + "^h-3", "", []Ref{{Plugin: paths.CSIPlugin, Kind: api.KindGlobalMount, Path: n.at(staging("h-3"))}}, nil},
 		{"a handle of nothing", driver + "^nothing", "", nil, nil},
 		{"a device", n.disk, "", []Ref{disk}, nil},
 		{"a link to a device", n.dir + "/disk-by-id", "", []Ref{raw}, nil},

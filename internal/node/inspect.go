@@ -100,7 +100,7 @@ func (s *snapshot) volumes(ctx context.Context, mgr *plugins.VolumePluginMgr) []
 		set := api.PathSet{Plugin: p.Plugin, Volume: p.Volume, Metadata: []string{}}
 		if plugin, err := mgr.FindPluginByName(p.Plugin); err == nil {
 			block := p.kind == api.KindPodDevice || p.kind == api.KindGlobalMapDevice
-			w := plugins.Where{Plugin: plugin, Name: p.Volume, PodUID: p.PodUID, Block: block}
+			w := plugins.Where{Plugin: plugin, Ref: plugins.Ref{Name: p.Volume}, PodUID: p.PodUID, Block: block}
 			if known, err := w.Paths(ctx, s.host.Layout.Root); err == nil {
 				set = known
 			}

@@ -20,13 +20,13 @@ func (op *operation) unpublish(ctx context.Context) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		u, err := p.NewBlockVolumeUnmapper(op.name, op.req.Pod.UID)
+		u, err := p.NewBlockVolumeUnmapper(op.ref(), op.req.Pod.UID)
 		if err != nil {
 			return "", err
 		}
 		return "", op.unmapDevice(ctx, u)
 	}
-	u, err := op.plugin.NewUnmounter(op.name, op.req.Pod.UID)
+	u, err := op.plugin.NewUnmounter(op.ref(), op.req.Pod.UID)
 	if err != nil {
 		return "", err
 	}
@@ -76,7 +76,11 @@ func (op *operation) unmountDevice(ctx context.Context) (string, error) {
 	}
 	found := false
 	for _, path := range globals {
-		if users := op.usersOf(path); len(users) > 0 {
+		users := op.usersOf(path)
+		if len(users) == 0 {
+			users = op.published() // a driver that binds into pods at publish only mounts nothing here
+		}
+		if len(users) > 0 {
 			return op.inUse(path, users)
 		}
 		e, err := op.run.Entry(path)
@@ -84,7 +88,7 @@ func (op *operation) unmountDevice(ctx context.Context) (string, error) {
 			return "", err
 		}
 		found = found || e.Present
-		if err := u.UnmountDevice(ctx, op.run, path); err != nil {
+		if err := u.UnmountDevice(ctx, op.run, op.ref(), path); err != nil {
 			return "", err
 		}
 	}
@@ -100,7 +104,7 @@ func (op *operation) unmountDevice(ctx context.Context) (string, error) {
 // globals are the volume's global mounts: those that its name gives, and the one
 // that was named by its path.
 func (op *operation) globals(u plugins.DeviceUnmounter) ([]string, error) {
-	all, err := u.GlobalPaths(op.name)
+	all, err := u.GlobalPaths(op.ref())
 	if err != nil {
 		return nil, err
 	}
@@ -194,7 +198,7 @@ func (op *operation) tearDownDevice(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	u, err := p.NewBlockVolumeUnmapper(op.name, "")
+	u, err := p.NewBlockVolumeUnmapper(op.ref(), "")
 	if err != nil {
 		return "", err
 	}
@@ -226,7 +230,7 @@ func (op *operation) mappedBy(dir string) ([]consumer, error) {
 	for _, uid := range names {
 		out = append(out, dir+"/"+uid)
 	}
-	for _, ref := range op.find.Pods(op.plugin.GetPluginName(), op.name) {
+	for _, ref := range op.find.Pods(op.plugin.GetPluginName(), op.ref()) {
 		if e, err := op.run.Entry(ref.Path); err == nil && e.Present {
 			out = append(out, ref.Path)
 		}
@@ -248,5 +252,5 @@ func (op *operation) detach(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return "", d.Detach(ctx, op.run, op.name, op.host.NodeName)
+	return "", d.Detach(ctx, op.run, op.ref(), op.host.NodeName)
 }

@@ -51,7 +51,7 @@ func (op *operation) gate(ctx context.Context) (skip string, err error) {
 // published are the pods that have the volume, as the runner sees it.
 func (op *operation) published() []consumer {
 	var out []string
-	for _, ref := range op.find.Pods(op.plugin.GetPluginName(), op.name) {
+	for _, ref := range op.find.Pods(op.plugin.GetPluginName(), op.ref()) {
 		_, mounted := op.run.Table().Top(ref.Path)
 		e, err := op.run.Entry(ref.Path)
 		if mounted || ref.Block && err == nil && e.Present {
@@ -126,7 +126,7 @@ func (op *operation) namedDevice(ctx context.Context) (string, error) {
 // the file system of a local directory is the whole node's.
 func (op *operation) nodeDevices() []string {
 	var out []string
-	for _, ref := range op.find.Named(op.name, op.plugin.GetPluginName()) {
+	for _, ref := range op.places() {
 		switch ref.Kind {
 		case api.KindGlobalMount:
 			if m, ok := op.find.Table().Top(ref.Path); ok {
@@ -156,22 +156,6 @@ func sourceDevice(m mounts.Mount) string {
 // specDevice asks the plugin where the volume's device is, "" for a directory. A
 // source that is gone uses nothing.
 func (op *operation) specDevice(ctx context.Context) (string, error) {
-	if op.block {
-		p, err := plugins.As[plugins.BlockVolumePlugin](op.plugin)
-		if err != nil {
-			return "", err
-		}
-		m, err := p.NewBlockVolumeMapper(op.req.Spec, op.req.Pod)
-		if err != nil {
-			return "", err
-		}
-		dev, err := m.MapPodDevice(ctx, op.run)
-		if errors.Is(err, api.ErrNotFound) {
-			return op.gone(err), nil
-		}
-		text, _ := dev.Text()
-		return text, err
-	}
 	p, ok := op.plugin.(plugins.DeviceNamer)
 	if !ok {
 		return "", nil

@@ -98,6 +98,7 @@ func (op *operation) identify(ctx context.Context) error {
 	if err := op.samePod(refs); err != nil {
 		return err
 	}
+	op.exact = slices.DeleteFunc(slices.Clone(refs), func(r node.Ref) bool { return !r.Exact })
 	if op.req.Pod.UID == "" && len(refs) == 1 && needsPod[op.verb] {
 		op.req.Pod.UID = refs[0].PodUID
 	}
@@ -134,7 +135,7 @@ func (op *operation) fromSpec() error {
 	if err := paths.ValidVolumeName(op.name); err != nil {
 		return err
 	}
-	_, err = op.plugin.GetVolumeName(op.req.Spec)
+	op.volumeName, err = op.plugin.GetVolumeName(op.req.Spec)
 	return err
 }
 
@@ -228,7 +229,7 @@ func (op *operation) mapped(plugin plugins.VolumePlugin) bool {
 	if err != nil {
 		return false
 	}
-	u, err := p.NewBlockVolumeUnmapper(op.name, "")
+	u, err := p.NewBlockVolumeUnmapper(op.ref(), "")
 	if err != nil {
 		return false
 	}
@@ -286,7 +287,7 @@ func (op *operation) inTheWay(ctx context.Context) error {
 		return err
 	}
 	for _, p := range op.mgr.All() {
-		set, err := plugins.Where{Plugin: p, Name: op.name, PodUID: op.req.Pod.UID}.Paths(ctx, op.host.Layout.Root)
+		set, err := plugins.Where{Plugin: p, Ref: plugins.Ref{Name: op.name}, PodUID: op.req.Pod.UID}.Paths(ctx, op.host.Layout.Root)
 		if err != nil {
 			continue // a name that this plugin's volumes cannot have
 		}
@@ -311,7 +312,11 @@ func (op *operation) inTheWay(ctx context.Context) error {
 // noCandidate refuses to call a volume gone while a global mount is there that
 // nothing gives a name to.
 func (op *operation) noCandidate(plugin string) error {
-	left := op.find.Candidates(op.name, plugin)
+	word := op.name
+	if strings.Contains(op.volumeName, "^") {
+		word = op.volumeName
+	}
+	left := op.find.Candidates(word, plugin)
 	if len(left) == 0 {
 		return nil
 	}

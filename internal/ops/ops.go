@@ -60,16 +60,19 @@ func (o *Ops) Plan(ctx context.Context, verb Verb, req Request) (*api.Plan, erro
 // operation is one run of one verb on one volume.
 type operation struct {
 	*Ops
-	verb    Verb
-	req     Request
-	plugin  plugins.VolumePlugin // nil when nothing of the volume is on this node
-	name    string               // the volume's spec name
-	block   bool
-	find    *node.Find
-	locks   *act.Locks
-	journal *act.Operation
-	run     *act.Runner
-	results []api.Result
+	verb   Verb
+	req    Request
+	plugin plugins.VolumePlugin // nil when nothing of the volume is on this node
+	name   string               // the volume's spec name
+	// volumeName is what its plugin calls it, "" when nothing tells.
+	volumeName string
+	exact      []node.Ref // what the operator's path names
+	block      bool
+	find       *node.Find
+	locks      *act.Locks
+	journal    *act.Operation
+	run        *act.Runner
+	results    []api.Result
 	// dryState is the state directory of a dry run, which makes none.
 	dryState *safefs.Root
 	device   string // where it came to be known
@@ -94,7 +97,7 @@ func (o *Ops) open(ctx context.Context, verb Verb, req Request, dry bool) (*oper
 	}
 	conf := act.Config{
 		Root: root, Layout: o.host.Layout, Mounts: o.host.Mounts, Helper: o.host.Helper, Exec: o.host.Exec, Devices: o.host.Devices,
-		DryRun: dry, Lazy: req.Lazy, ForceUmount: req.ForceUmount, Hook: o.Hook, Warn: o.host.Warn, Progress: o.host.Progress,
+		DryRun: dry, Lazy: req.Lazy, ForceUmount: req.ForceUmount, WithoutDriver: req.WithoutDriver, Hook: o.Hook, Warn: o.host.Warn, Progress: o.host.Progress,
 	}
 	if dry {
 		if conf.State, err = o.host.ReadOwn(o.host.StateDir); err != nil {
@@ -134,7 +137,8 @@ func (op *operation) lookAgain(ctx context.Context) error {
 		}
 	}
 	if err == nil && op.plugin != nil {
-		op.journal.Volume(op.plugin.GetPluginName(), op.name)
+		err = op.findVolumeName()
+		op.journal.Volume(op.plugin.GetPluginName(), op.name, op.volumeName)
 		op.begunWith = op.nodeDevices()
 	}
 	return err
@@ -161,7 +165,7 @@ func (op *operation) begin(ctx context.Context, conf *act.Config) error {
 	if err != nil {
 		op.host.Warn(err.Error()) // the journal goes to the run directory, and says what that means
 	}
-	entry := api.Entry{Verb: string(op.verb), Volume: op.name, PodUID: op.req.Pod.UID, Risks: op.req.Risks(), User: login()}
+	entry := api.Entry{Verb: string(op.verb), Volume: op.name, VolumeName: op.volumeName, PodUID: op.req.Pod.UID, Risks: op.req.Risks(), User: login()}
 	if op.plugin != nil {
 		entry.Plugin = op.plugin.GetPluginName()
 	}
@@ -290,7 +294,7 @@ func (op *operation) had(path string) bool {
 }
 
 func (op *operation) where() plugins.Where {
-	return plugins.Where{Plugin: op.plugin, Name: op.name, PodUID: op.req.Pod.UID, Block: op.block}
+	return plugins.Where{Plugin: op.plugin, Ref: op.ref(), PodUID: op.req.Pod.UID, Block: op.block}
 }
 
 // wrap names the verb, the plugin and the volume in an error, once.

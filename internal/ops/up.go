@@ -24,11 +24,14 @@ func (op *operation) attach(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	dev, err := attacher.Attach(ctx, op.run, op.req.Spec, op.host.NodeName)
+	attached, err := attacher.Attach(ctx, op.run, op.req.Spec, op.host.NodeName)
 	if err != nil {
 		return "", err
 	}
-	dev, err = attacher.WaitForAttach(ctx, op.run, op.req.Spec, dev, op.req.Pod)
+	if attached.PublishContext != nil {
+		op.req.Spec.PublishContext = attached.PublishContext
+	}
+	dev, err := attacher.WaitForAttach(ctx, op.run, op.req.Spec, attached.DevicePath, op.req.Pod)
 	op.device = dev.String()
 	return "", err
 }
@@ -119,10 +122,14 @@ func (op *operation) mountDevice(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if err := op.lockSpecDevice(ctx); err != nil {
+	dev, err := op.specDevice(ctx)
+	if err == nil {
+		err = op.lockDevice(ctx, dev)
+	}
+	if err != nil {
 		return "", err
 	}
-	if _, mounted := op.run.Table().Top(path); !mounted {
+	if _, mounted := op.run.Table().Top(path); !mounted && op.device != "" {
 		if err := op.notMapped(ctx, op.device); err != nil {
 			return "", err
 		}
@@ -130,12 +137,11 @@ func (op *operation) mountDevice(ctx context.Context) (string, error) {
 	return "", d.MountDevice(ctx, op.run, op.req.Spec, act.Known(op.device), path, plugins.DeviceMounterArgs{Format: op.req.Format})
 }
 
-// lockSpecDevice locks the device behind the spec: two PersistentVolumes can name
+// lockDevice locks the device behind the volume: two PersistentVolumes can name
 // one disk, and only one of two kvols may look whether it is blank.
-func (op *operation) lockSpecDevice(ctx context.Context) error {
-	dev, err := op.specDevice(ctx)
-	if err != nil || dev == "" {
-		return err
+func (op *operation) lockDevice(ctx context.Context, dev string) error {
+	if dev == "" {
+		return nil
 	}
 	src, err := op.run.Source(ctx, dev)
 	if err != nil {
@@ -205,12 +211,12 @@ func (op *operation) mapDevice(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := op.lockSpecDevice(ctx); err != nil {
-		return err
-	}
 	text, known := dev.Text()
 	if !known {
 		return api.Errorf(api.ErrNotSupported, "a device that is not attached yet cannot be planned to be mapped")
+	}
+	if err := op.lockDevice(ctx, text); err != nil {
+		return err
 	}
 	if _, mapped := op.run.Table().Top(target); !mapped {
 		if err := op.notMounted(ctx, text); err != nil {

@@ -35,16 +35,33 @@ type Request struct {
 	// MNT_FORCE.
 	Lazy        bool
 	ForceUmount bool
+	// WithoutDriver takes a CSI volume down on the node without asking its driver.
+	WithoutDriver bool
+	// AllowActivePod takes a volume from a pod that lives.
+	AllowActivePod bool
+	// AllowUnmanagedPod publishes for a pod that the kubelet of this root does not
+	// know.
+	AllowUnmanagedPod bool
+	// PodsFrom are the sources of live pods, auto when empty.
+	PodsFrom []string
 }
 
 // Risks lists the risk flags that were given, as the history keeps them.
 func (r Request) Risks() []string {
 	var out []string
-	if r.Lazy {
-		out = append(out, "--lazy")
-	}
-	if r.ForceUmount {
-		out = append(out, "--force-umount")
+	for _, risk := range []struct {
+		taken bool
+		flag  string
+	}{
+		{r.Lazy, "--lazy"},
+		{r.ForceUmount, "--force-umount"},
+		{r.WithoutDriver, "--without-driver"},
+		{r.AllowActivePod, "--allow-active-pod"},
+		{r.AllowUnmanagedPod, "--allow-unmanaged-pod"},
+	} {
+		if risk.taken {
+			out = append(out, risk.flag)
+		}
 	}
 	return out
 }

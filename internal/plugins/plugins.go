@@ -9,6 +9,7 @@
 package plugins
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/kvol/kvol/internal/api"
@@ -48,13 +49,36 @@ type VolumePlugin interface {
 	SupportsMountOption() bool
 	NewMounter(spec *Spec, pod PodRef) (Mounter, error)
 	// NewUnmounter needs no spec: the name and the pod are all that is left.
-	NewUnmounter(volumeName, podUID string) (Unmounter, error)
-	// ConstructVolumeSpec says what a pod's volume directory tells of its
-	// volume, and nothing that it does not: ErrNotSupported beats a guess.
+	NewUnmounter(ref Ref, podUID string) (Unmounter, error)
+	// ConstructVolumeSpec says what a pod's volume directory, or a global mount,
+	// tells of its volume, and nothing that it does not: ErrNotSupported beats a
+	// guess.
 	ConstructVolumeSpec(volumeName, volumePath string) (Reconstructed, error)
 	// Info describes the plugin to kvol plugins, the documents and completion.
 	Info() api.Info
 }
+
+// Ref names a volume that is taken down: its spec may be gone.
+type Ref struct {
+	// Name is the spec name, which its directories in pods have. "" where only a
+	// global mount is left that does not hold it.
+	Name string
+	// VolumeName is what GetVolumeName says of it ("driver^handle"), "" when nothing
+	// on the node tells.
+	VolumeName string
+}
+
+// RefOf names the volume of a spec.
+func RefOf(p VolumePlugin, spec *Spec) Ref {
+	name, err := p.GetVolumeName(spec)
+	if err != nil {
+		name = "" // who needs it asks the plugin, and is told
+	}
+	return Ref{Name: spec.Name(), VolumeName: name}
+}
+
+// String is for messages.
+func (r Ref) String() string { return cmp.Or(r.Name, r.VolumeName) }
 
 // Reconstructed is a spec made from what is on disk.
 type Reconstructed struct {
@@ -99,7 +123,7 @@ type AttachableVolumePlugin interface {
 type BlockVolumePlugin interface {
 	VolumePlugin
 	NewBlockVolumeMapper(spec *Spec, pod PodRef) (BlockVolumeMapper, error)
-	NewBlockVolumeUnmapper(volumeName, podUID string) (BlockVolumeUnmapper, error)
+	NewBlockVolumeUnmapper(ref Ref, podUID string) (BlockVolumeUnmapper, error)
 	ConstructBlockVolumeSpec(podUID, volumeName, mapPath string) (Reconstructed, error)
 }
 
@@ -192,22 +216,29 @@ type DeviceMounter interface {
 
 // DeviceUnmounter takes a global mount away.
 type DeviceUnmounter interface {
-	// GlobalPaths are the global mounts that this volume name can have on this
-	// node. The ops layer finds the others in the mount table.
-	GlobalPaths(volumeName string) ([]string, error)
-	UnmountDevice(ctx context.Context, run *act.Runner, deviceMountPath string) error
+	// GlobalPaths are the global mounts that this volume can have on this node. The
+	// ops layer finds the others in the mount table.
+	GlobalPaths(ref Ref) ([]string, error)
+	UnmountDevice(ctx context.Context, run *act.Runner, ref Ref, deviceMountPath string) error
+}
+
+// Attachment is what attaching a volume gives to the steps after it.
+type Attachment struct {
+	DevicePath act.Value
+	// PublishContext is a CSI driver's (VolumeAttachment.status.attachmentMetadata).
+	PublishContext map[string]string
 }
 
 // Attacher attaches a volume to this node.
 type Attacher interface {
-	Attach(ctx context.Context, run *act.Runner, spec *Spec, nodeName string) (act.Value, error)
+	Attach(ctx context.Context, run *act.Runner, spec *Spec, nodeName string) (Attachment, error)
 	VolumesAreAttached(ctx context.Context, specs []*Spec, nodeName string) (map[*Spec]bool, error)
 	WaitForAttach(ctx context.Context, run *act.Runner, spec *Spec, devicePath act.Value, pod PodRef) (act.Value, error)
 }
 
 // Detacher detaches a volume from this node.
 type Detacher interface {
-	Detach(ctx context.Context, run *act.Runner, volumeName, nodeName string) error
+	Detach(ctx context.Context, run *act.Runner, ref Ref, nodeName string) error
 }
 
 // BlockVolume says where a raw block volume is.

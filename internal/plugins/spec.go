@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 )
 
 // Spec names one volume as Kubernetes does: either an inline volume of a pod or
@@ -15,6 +16,21 @@ type Spec struct {
 	PersistentVolume *v1.PersistentVolume
 	// ReadOnly is the pod's wish; the volume itself can be read-only beside it.
 	ReadOnly bool
+	// Objects are the other documents that the operator gave: what a kubelet asks
+	// the API server for. Nil when there are none.
+	Objects Objects
+	// PublishContext is what attaching gave, or the operator in its stead.
+	PublishContext map[string]string
+	// Namespace is the pod's of an inline volume: its secrets are there.
+	Namespace string
+}
+
+// Objects finds what a volume refers to. What was not given is ErrNotFound, and
+// the error says what to give.
+type Objects interface {
+	Secret(namespace, name string) (*v1.Secret, error)
+	CSIDriver(name string) (*storagev1.CSIDriver, error)
+	VolumeAttachment(name string) (*storagev1.VolumeAttachment, error)
 }
 
 // NewSpecFromVolume makes the spec of a pod's inline volume.

@@ -16,7 +16,7 @@ import (
 type Where struct {
 	Plugin VolumePlugin
 	Spec   *Spec // nil when only the name is known
-	Name   string
+	Ref
 	PodUID string // "" leaves the pod's places out
 	Block  bool
 }
@@ -35,7 +35,7 @@ func (w Where) Paths(ctx context.Context, root string) (api.PathSet, error) {
 
 func (w Where) fileSystem(ctx context.Context, root string, set *api.PathSet) error {
 	if w.PodUID != "" {
-		u, err := w.Plugin.NewUnmounter(w.Name, w.PodUID)
+		u, err := w.Plugin.NewUnmounter(w.Ref, w.PodUID)
 		if err != nil {
 			return err
 		}
@@ -62,7 +62,7 @@ func (w Where) fileSystem(ctx context.Context, root string, set *api.PathSet) er
 	if err != nil {
 		return err
 	}
-	all, err := d.GlobalPaths(w.Name)
+	all, err := d.GlobalPaths(w.Ref)
 	if len(all) > 0 {
 		set.GlobalMountPath = all[0]
 	}
@@ -74,7 +74,7 @@ func (w Where) block(set *api.PathSet) error {
 	if err != nil {
 		return err
 	}
-	u, err := p.NewBlockVolumeUnmapper(w.Name, w.PodUID)
+	u, err := p.NewBlockVolumeUnmapper(w.Ref, w.PodUID)
 	if err != nil {
 		return err
 	}

@@ -128,9 +128,9 @@ func (o *Operation) begin(dir *safefs.Root) bool {
 }
 
 // Volume tells the journal what the operation turned out to be about.
-func (o *Operation) Volume(plugin, volume string) {
+func (o *Operation) Volume(plugin, volume, volumeName string) {
 	if o != nil {
-		o.entry.Plugin, o.entry.Volume = plugin, volume
+		o.entry.Plugin, o.entry.Volume, o.entry.VolumeName = plugin, volume, volumeName
 	}
 }
 
@@ -203,7 +203,7 @@ func (o *Operation) write(e api.Entry) error {
 func (o *Operation) append(e api.Entry) error {
 	e.Time = time.Now().UTC()
 	e.Op, e.Verb, e.Plugin, e.Volume, e.PodUID = o.entry.Op, o.entry.Verb, o.entry.Plugin, o.entry.Volume, o.entry.PodUID
-	e.Device = o.entry.Device
+	e.VolumeName, e.Device = o.entry.VolumeName, o.entry.Device
 	if e.Phase == "begin" {
 		e.PID, e.User = o.entry.PID, o.entry.User
 	}

@@ -81,8 +81,11 @@ type Config struct {
 	DryRun bool
 	// Lazy and ForceUmount are the operator's risks for unmount actions.
 	Lazy, ForceUmount bool
-	Hook              Hook
-	Warn              func(string)
+	// WithoutDriver is the operator's risk of taking a CSI volume down on the node
+	// without asking its driver.
+	WithoutDriver bool
+	Hook          Hook
+	Warn          func(string)
 	// Progress is told what the runner is busy with, before it may take long; nil
 	// tells nobody.
 	Progress func(what string)

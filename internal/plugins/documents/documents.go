@@ -39,6 +39,8 @@ type Documents struct {
 	ConfigMaps     []*v1.ConfigMap
 	StorageClasses []*storagev1.StorageClass
 	CSIDrivers     []*storagev1.CSIDriver
+	// VolumeAttachments tell what attaching a CSI volume gave.
+	VolumeAttachments []*storagev1.VolumeAttachment
 
 	origins map[metav1.Object]origin
 }
@@ -116,11 +118,13 @@ func newObject(kind string) (metav1.Object, string) {
 		return &storagev1.StorageClass{}, "storage.k8s.io/v1"
 	case "CSIDriver":
 		return &storagev1.CSIDriver{}, "storage.k8s.io/v1"
+	case "VolumeAttachment":
+		return &storagev1.VolumeAttachment{}, "storage.k8s.io/v1"
 	}
 	return nil, ""
 }
 
-const kindsRead = "PersistentVolume, PersistentVolumeClaim, Pod, Secret, ConfigMap, StorageClass, CSIDriver and lists of them are read"
+const kindsRead = "PersistentVolume, PersistentVolumeClaim, Pod, Secret, ConfigMap, StorageClass, CSIDriver, VolumeAttachment and lists of them are read"
 
 // Read reads Kubernetes objects, as strictly as the API server does: an
 // unknown field is a fault, not a shrug, because a field that is misspelt would
@@ -282,6 +286,8 @@ func (d *Documents) readOne(o origin, root *yaml.Node, obj metav1.Object) error 
 		d.StorageClasses = append(d.StorageClasses, x)
 	case *storagev1.CSIDriver:
 		d.CSIDrivers = append(d.CSIDrivers, x)
+	case *storagev1.VolumeAttachment:
+		d.VolumeAttachments = append(d.VolumeAttachments, x)
 	}
 	return nil
 }
@@ -314,7 +320,7 @@ func (d *Documents) checkTwice() error {
 	for obj := range d.all {
 		id := obj.GetName()
 		switch obj.(type) {
-		case *v1.PersistentVolume, *storagev1.StorageClass, *storagev1.CSIDriver:
+		case *v1.PersistentVolume, *storagev1.StorageClass, *storagev1.CSIDriver, *storagev1.VolumeAttachment:
 		case *v1.Pod:
 			if uid := obj.GetUID(); uid != "" {
 				id = "uid " + string(uid)
@@ -334,7 +340,8 @@ func (d *Documents) checkTwice() error {
 // all goes through the objects in the order of their kinds.
 func (d *Documents) all(yield func(metav1.Object) bool) {
 	_ = each(d.PVs, yield) && each(d.PVCs, yield) && each(d.Pods, yield) && each(d.Secrets, yield) &&
-		each(d.ConfigMaps, yield) && each(d.StorageClasses, yield) && each(d.CSIDrivers, yield)
+		each(d.ConfigMaps, yield) && each(d.StorageClasses, yield) && each(d.CSIDrivers, yield) &&
+		each(d.VolumeAttachments, yield)
 }
 
 func each[T metav1.Object](list []T, yield func(metav1.Object) bool) bool {

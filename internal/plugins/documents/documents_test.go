@@ -3,10 +3,13 @@ package documents
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"os"
 	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/kvol/kvol/internal/api"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -36,7 +39,7 @@ func realNode(t testing.TB) []byte {
 }
 
 func counts(d *Documents) []int {
-	return []int{len(d.PVs), len(d.PVCs), len(d.Pods), len(d.Secrets), len(d.ConfigMaps), len(d.StorageClasses), len(d.CSIDrivers)}
+	return []int{len(d.PVs), len(d.PVCs), len(d.Pods), len(d.Secrets), len(d.ConfigMaps), len(d.StorageClasses), len(d.CSIDrivers), len(d.VolumeAttachments)}
 }
 
 func TestEveryKindIsRead(t *testing.T) {
@@ -46,8 +49,9 @@ func TestEveryKindIsRead(t *testing.T) {
 		"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\ndata: {a: b}\nbinaryData: {x: AAE=}\nimmutable: true\n",
 		"apiVersion: storage.k8s.io/v1\nkind: StorageClass\nmetadata: {name: sc}\nprovisioner: x\nmountOptions: [noatime]\n",
 		"apiVersion: storage.k8s.io/v1\nkind: CSIDriver\nmetadata: {name: d}\nspec: {attachRequired: false}\n",
+		"apiVersion: storage.k8s.io/v1\nkind: VolumeAttachment\nmetadata: {name: csi-1}\nspec: {attacher: d, nodeName: node1, source: {persistentVolumeName: v}}\nstatus: {attached: true, attachmentMetadata: {path: x}}\n",
 	}
-	one := []int{1, 1, 1, 1, 1, 1, 1}
+	one := []int{1, 1, 1, 1, 1, 1, 1, 1}
 	d := read(t, each...)
 	if got := counts(d); !reflect.DeepEqual(got, one) {
 		t.Errorf("documents: %v", got)
@@ -87,12 +91,30 @@ func TestEveryKindIsRead(t *testing.T) {
 	}
 }
 
+// What a plugin asks in place of the API server.
+func TestObjects(t *testing.T) {
+	d := read(t, "apiVersion: v1\nkind: Secret\nmetadata: {name: s}\n", "apiVersion: v1\nkind: Secret\nmetadata: {name: s, namespace: other}\n",
+		"apiVersion: storage.k8s.io/v1\nkind: CSIDriver\nmetadata: {name: d}\nspec: {}\n")
+	if s, err := d.Secret("", "s"); err != nil || s != d.Secrets[0] {
+		t.Errorf("secret without a namespace: %v, %v", s, err)
+	}
+	if s, err := d.Secret("other", "s"); err != nil || s != d.Secrets[1] {
+		t.Errorf("secret of a namespace: %v, %v", s, err)
+	}
+	if c, err := d.CSIDriver("d"); err != nil || c != d.CSIDrivers[0] {
+		t.Errorf("driver: %v, %v", c, err)
+	}
+	if _, err := d.VolumeAttachment("csi-1"); !errors.Is(err, api.ErrNotFound) || !strings.Contains(api.NewErrorDoc(err).Next, "kubectl get volumeattachment csi-1") {
+		t.Errorf("an attachment that was not given: %v", err)
+	}
+}
+
 func TestTypedListWithoutKinds(t *testing.T) {
 	d := read(t, "apiVersion: v1\nkind: PersistentVolumeList\nmetadata: {}\nitems:\n- {metadata: {name: a}, spec: {nfs: {server: s, path: /}}}\n"+
 		"- {kind: PersistentVolume, apiVersion: v1, metadata: {name: b}, spec: {nfs: {server: s, path: /}}}\n",
 		"kind: PodList\napiVersion: v1\nitems: [{metadata: {name: p, uid: u}}]\n", "kind: SecretList\napiVersion: v1\nitems:\n",
 		"kind: CSIDriverList\napiVersion: storage.k8s.io/v1\nitems: [{metadata: {name: d}}]\n")
-	if got, want := counts(d), []int{2, 0, 1, 0, 0, 0, 1}; !reflect.DeepEqual(got, want) {
+	if got, want := counts(d), []int{2, 0, 1, 0, 0, 0, 1, 0}; !reflect.DeepEqual(got, want) {
 		t.Errorf("got %v", got)
 	}
 }
@@ -130,6 +152,8 @@ func TestDecodeIsThatOfKubernetes(t *testing.T) {
 			want.ConfigMaps = append(want.ConfigMaps, x)
 		case *storagev1.CSIDriver:
 			want.CSIDrivers = append(want.CSIDrivers, x)
+		case *storagev1.VolumeAttachment:
+			want.VolumeAttachments = append(want.VolumeAttachments, x)
 		}
 	}
 	for _, item := range list.Items {

@@ -86,6 +86,10 @@ func (d *Documents) Select(volume, podUID string) (*Selection, error) {
 			return nil, err
 		}
 	}
+	chosen.spec.Objects = d
+	if pod != nil {
+		chosen.spec.Namespace = namespace(pod.Namespace)
+	}
 	sel.Specs = []*plugins.Spec{chosen.spec}
 	return sel, nil
 }
@@ -345,7 +349,8 @@ func choose(candidates []candidate, volume string) (candidate, error) {
 // same access.
 func allSame(list []candidate) bool {
 	for _, c := range list {
-		if c.spec == nil || c.spec.PersistentVolume == nil || *c.spec != *list[0].spec {
+		if c.spec == nil || c.spec.PersistentVolume == nil ||
+			c.spec.PersistentVolume != list[0].spec.PersistentVolume || c.spec.ReadOnly != list[0].spec.ReadOnly {
 			return false
 		}
 	}

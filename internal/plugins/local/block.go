@@ -39,8 +39,8 @@ func (p *plugin) NewBlockVolumeMapper(spec *plugins.Spec, pod plugins.PodRef) (p
 	return &mapper{block{p, spec.Name(), pod.UID}, spec}, nil
 }
 
-func (p *plugin) NewBlockVolumeUnmapper(volumeName, podUID string) (plugins.BlockVolumeUnmapper, error) {
-	return &unmapper{block{p, volumeName, podUID}}, nil
+func (p *plugin) NewBlockVolumeUnmapper(ref plugins.Ref, podUID string) (plugins.BlockVolumeUnmapper, error) {
+	return &unmapper{block{p, ref.Name, podUID}}, nil
 }
 
 type block struct {

@@ -140,8 +140,8 @@ func (p *plugin) NewMounter(spec *plugins.Spec, pod plugins.PodRef) (plugins.Mou
 	return &mounter{p, spec, pod, src}, nil
 }
 
-func (p *plugin) NewUnmounter(volumeName, podUID string) (plugins.Unmounter, error) {
-	return &unmounter{p, volumeName, podUID}, nil
+func (p *plugin) NewUnmounter(ref plugins.Ref, podUID string) (plugins.Unmounter, error) {
+	return &unmounter{p, ref.Name, podUID}, nil
 }
 
 type deviceMounter struct{ *plugin }
@@ -177,12 +177,12 @@ func (d deviceMounter) MountDevice(ctx context.Context, run *act.Runner, spec *p
 
 type deviceUnmounter struct{ *plugin }
 
-func (d deviceUnmounter) GlobalPaths(volumeName string) ([]string, error) {
-	path, err := d.host.Layout.LocalGlobalMountPath(volumeName)
+func (d deviceUnmounter) GlobalPaths(ref plugins.Ref) ([]string, error) {
+	path, err := d.host.Layout.LocalGlobalMountPath(ref.Name)
 	return []string{path}, err
 }
 
-func (d deviceUnmounter) UnmountDevice(ctx context.Context, run *act.Runner, path string) error {
+func (d deviceUnmounter) UnmountDevice(ctx context.Context, run *act.Runner, _ plugins.Ref, path string) error {
 	if k := d.host.Layout.Parse(path); k.Kind != paths.GlobalMount || k.Plugin != paths.LocalPlugin || k.Rest != "" {
 		return api.Errorf(api.ErrRefused, "is no global mount of a local volume: a local directory is its user's own").At(path)
 	}

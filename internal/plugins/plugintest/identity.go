@@ -144,7 +144,7 @@ func checkLadder(t *T, c *Case) {
 func checkPaths(t *T, c *Case, ex Example) {
 	n := newNode(t, c, ex)
 	target := n.target(podA)
-	u, err := n.plugin.NewUnmounter(volumeName, podA.UID)
+	u, err := n.plugin.NewUnmounter(n.ref(), podA.UID)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -172,7 +172,7 @@ func checkPaths(t *T, c *Case, ex Example) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if all, err := d.GlobalPaths(volumeName); err != nil || at.Volume != "" && !slices.Contains(all, global) {
+	if all, err := d.GlobalPaths(n.ref()); err != nil || at.Volume != "" && !slices.Contains(all, global) {
 		t.Errorf("the global mount is %s, and by name it is looked for at %v, %v", global, all, err)
 	}
 }
@@ -207,7 +207,7 @@ func checkHostileNames(t *T, c *Case) {
 	n := newNode(t, c, c.Examples[0])
 	for _, bad := range []string{"", ".", "..", "../x", "a/b", "a\x00b", "a\nb", "-a", strings.Repeat("a", 300)} {
 		for _, who := range [][2]string{{bad, podA.UID}, {volumeName, bad}} {
-			u, err := n.plugin.NewUnmounter(who[0], who[1])
+			u, err := n.plugin.NewUnmounter(plugins.Ref{Name: who[0]}, who[1])
 			if err != nil {
 				continue
 			}
@@ -220,12 +220,12 @@ func checkHostileNames(t *T, c *Case) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if path, err := d.GlobalPaths(bad); err == nil && len(path) > 0 {
+			if path, err := d.GlobalPaths(plugins.Ref{Name: bad}); err == nil && len(path) > 0 {
 				t.Errorf("volume %q has its global mount at %q", bad, path)
 			}
 		}
 		if p, ok := as[plugins.BlockVolumePlugin](n); ok {
-			u, err := p.NewBlockVolumeUnmapper(bad, podA.UID)
+			u, err := p.NewBlockVolumeUnmapper(plugins.Ref{Name: bad}, podA.UID)
 			if err != nil {
 				continue
 			}

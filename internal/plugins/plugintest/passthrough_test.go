@@ -79,8 +79,8 @@ func (p *plugin) NewMounter(s *plugins.Spec, pod plugins.PodRef) (plugins.Mounte
 	return &mounter{p, s, pod}, err
 }
 
-func (p *plugin) NewUnmounter(name, podUID string) (plugins.Unmounter, error) {
-	return &unmounter{p, name, podUID}, nil
+func (p *plugin) NewUnmounter(ref plugins.Ref, podUID string) (plugins.Unmounter, error) {
+	return &unmounter{p, ref.Name, podUID}, nil
 }
 
 func (p *plugin) ConstructVolumeSpec(string, string) (plugins.Reconstructed, error) {
@@ -182,12 +182,12 @@ func (d deviceMounter) MountDevice(ctx context.Context, run *act.Runner, s *plug
 
 type deviceUnmounter struct{ *plugin }
 
-func (d deviceUnmounter) GlobalPaths(name string) ([]string, error) {
-	path, err := d.global(name)
+func (d deviceUnmounter) GlobalPaths(ref plugins.Ref) ([]string, error) {
+	path, err := d.global(ref.Name)
 	return []string{path}, err
 }
 
-func (d deviceUnmounter) UnmountDevice(ctx context.Context, run *act.Runner, path string) error {
+func (d deviceUnmounter) UnmountDevice(ctx context.Context, run *act.Runner, _ plugins.Ref, path string) error {
 	if at := d.host.Layout.Parse(path); at.Kind != paths.GlobalMount || at.Plugin != driver || at.Rest != "" {
 		return api.Errorf(api.ErrRefused, "is not a global mount of this plugin").At(path)
 	}
@@ -201,15 +201,15 @@ func (p *plugin) session(name string) string {
 
 type attacher struct{ *plugin }
 
-func (a attacher) Attach(ctx context.Context, run *act.Runner, s *plugins.Spec, _ string) (act.Value, error) {
+func (a attacher) Attach(ctx context.Context, run *act.Runner, s *plugins.Spec, _ string) (plugins.Attachment, error) {
 	if !run.DryRun {
 		password := exec.NewSecret([]byte(s.PersistentVolume.Spec.FlexVolume.Options["password"]))
 		if _, err := run.Exec.Run(ctx, exec.Cmd{Name: "cat", Secret: &password}); err != nil {
-			return act.Value{}, err
+			return plugins.Attachment{}, err
 		}
 	}
 	path := a.session(s.Name())
-	return act.Known(path), run.MkdirAll(ctx, path, 0o700, "log in")
+	return plugins.Attachment{DevicePath: act.Known(path)}, run.MkdirAll(ctx, path, 0o700, "log in")
 }
 
 func (a attacher) VolumesAreAttached(_ context.Context, specs []*plugins.Spec, _ string) (map[*plugins.Spec]bool, error) {
@@ -227,7 +227,7 @@ func (a attacher) WaitForAttach(_ context.Context, _ *act.Runner, _ *plugins.Spe
 
 type detacher struct{ *plugin }
 
-func (d detacher) Detach(ctx context.Context, run *act.Runner, name, _ string) error {
-	_, err := run.Do(ctx, act.Rmdir{Path: d.session(name)})
+func (d detacher) Detach(ctx context.Context, run *act.Runner, ref plugins.Ref, _ string) error {
+	_, err := run.Do(ctx, act.Rmdir{Path: d.session(ref.Name)})
 	return err
 }

@@ -101,7 +101,7 @@ func checkTypes(t *T, c *Case) {
 		}
 	}
 	m, err := n.plugin.NewMounter(n.spec, podA)
-	u, uerr := n.plugin.NewUnmounter(volumeName, podA.UID)
+	u, uerr := n.plugin.NewUnmounter(n.ref(), podA.UID)
 	apart("mounter and unmounter", m, u, err, uerr)
 	if p, ok := as[plugins.DeviceMountableVolumePlugin](n); ok {
 		m, err := p.NewDeviceMounter()
@@ -201,7 +201,7 @@ func checkForeignMount(t *T, c *Case, ex Example) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		n.onNode("unmount-device", func(ctx context.Context, run *act.Runner) error { return u.UnmountDevice(ctx, run, path) })
+		n.onNode("unmount-device", func(ctx context.Context, run *act.Runner) error { return u.UnmountDevice(ctx, run, n.ref(), path) })
 	}
 	n.same("after UnmountDevice of what is not its own", n.content(), before)
 }
@@ -238,7 +238,7 @@ func checkAttach(t *T, c *Case, ex Example) {
 		if err != nil {
 			return err
 		}
-		return d.Detach(ctx, run, volumeName, n.host.NodeName)
+		return d.Detach(ctx, run, n.ref(), n.host.NodeName)
 	}
 	n.nothingToDo("detach of what is not attached", n.onNode("detach", detach))
 	n.ok("attach", n.onNode("attach", attach))
@@ -270,7 +270,7 @@ func (n *node) mapper(pod plugins.PodRef) plugins.BlockVolumeMapper {
 func (n *node) unmapper(pod plugins.PodRef) plugins.BlockVolumeUnmapper {
 	n.Helper()
 	p, _ := as[plugins.BlockVolumePlugin](n)
-	u, err := p.NewBlockVolumeUnmapper(volumeName, pod.UID)
+	u, err := p.NewBlockVolumeUnmapper(n.ref(), pod.UID)
 	if err != nil {
 		n.Fatal(err)
 	}

@@ -74,11 +74,22 @@ func (n *node) attach(ctx context.Context, run *act.Runner, pod plugins.PodRef) 
 	if err != nil {
 		return act.Value{}, err
 	}
-	device, err := a.Attach(ctx, run, n.spec, n.host.NodeName)
+	attached, err := a.Attach(ctx, run, n.spec, n.host.NodeName)
 	if err != nil {
 		return act.Value{}, err
 	}
-	return a.WaitForAttach(ctx, run, n.spec, device, pod)
+	n.spec.PublishContext = attached.PublishContext
+	return a.WaitForAttach(ctx, run, n.spec, attached.DevicePath, pod)
+}
+
+// ref names the volume for the way down.
+func (n *node) ref() plugins.Ref {
+	n.Helper()
+	name, err := n.plugin.GetVolumeName(n.spec)
+	if err != nil {
+		n.Fatal(err)
+	}
+	return plugins.Ref{Name: volumeName, VolumeName: name}
 }
 
 // down takes the volume from the pod and, when last, from the node: unpublish,
@@ -86,7 +97,7 @@ func (n *node) attach(ctx context.Context, run *act.Runner, pod plugins.PodRef) 
 func (n *node) down(pod plugins.PodRef, last bool, w way) outcome {
 	n.Helper()
 	return n.do("teardown", w, func(ctx context.Context, run *act.Runner) error {
-		u, err := n.plugin.NewUnmounter(volumeName, pod.UID)
+		u, err := n.plugin.NewUnmounter(n.ref(), pod.UID)
 		if err != nil {
 			return err
 		}
@@ -104,12 +115,12 @@ func (n *node) unstage(ctx context.Context, run *act.Runner) error {
 		if err != nil {
 			return err
 		}
-		paths, err := u.GlobalPaths(volumeName)
+		paths, err := u.GlobalPaths(n.ref())
 		if err != nil {
 			return err
 		}
 		for _, path := range paths {
-			if err := u.UnmountDevice(ctx, run, path); err != nil {
+			if err := u.UnmountDevice(ctx, run, n.ref(), path); err != nil {
 				return err
 			}
 		}
@@ -122,7 +133,7 @@ func (n *node) unstage(ctx context.Context, run *act.Runner) error {
 	if err != nil {
 		return err
 	}
-	return d.Detach(ctx, run, volumeName, n.host.NodeName)
+	return d.Detach(ctx, run, n.ref(), n.host.NodeName)
 }
 
 // target is the volume's directory in a pod.

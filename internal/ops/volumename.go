@@ -1,0 +1,92 @@
+package ops
+
+import (
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/kvol/kvol/internal/api"
+	"github.com/kvol/kvol/internal/node"
+	"github.com/kvol/kvol/internal/plugins"
+)
+
+// ref names the volume for the way down. A path or driver^handle that stands in for
+// the name, where nothing holds it, is none.
+func (op *operation) ref() plugins.Ref {
+	ref := plugins.Ref{Name: op.name, VolumeName: op.volumeName}
+	if strings.ContainsAny(ref.Name, "/^") {
+		ref.Name = ""
+	}
+	return ref
+}
+
+// places is what the node has of the volume, by either of its names.
+func (op *operation) places() []node.Ref {
+	plugin := op.plugin.GetPluginName()
+	out := op.find.Named(op.name, plugin)
+	if strings.Contains(op.volumeName, "^") && op.volumeName != op.name {
+		out = append(out, op.find.Named(op.volumeName, plugin)...)
+	}
+	return out
+}
+
+// findVolumeName asks what the plugin calls the volume (a CSI volume's driver and
+// handle), as long as the node still tells: unpublishing takes the pod's metadata
+// away, and the global mount is found by that name alone. It comes from the spec, the
+// word of the operator, what is on disk, and last from what kvol itself recorded when
+// it was killed in between.
+func (op *operation) findVolumeName() error {
+	if op.req.Spec != nil {
+		return nil // identify has asked
+	}
+	if op.volumeName = ""; strings.Contains(op.req.Volume, "^") {
+		op.volumeName = op.req.Volume
+		return nil
+	}
+	var names []string
+	refs := op.find.Named(op.name, op.plugin.GetPluginName())
+	if strings.HasPrefix(op.req.Volume, "/") {
+		refs = append(refs, op.exact...)
+	}
+	for _, ref := range refs {
+		if op.req.Pod.UID != "" && ref.PodUID != "" && ref.PodUID != op.req.Pod.UID {
+			continue
+		}
+		rec, err := op.reconstruct(ref.PodUID, ref.Volume, ref.Path, ref.Block)
+		if err != nil {
+			continue // this place does not tell; another may
+		}
+		if name, err := op.plugin.GetVolumeName(rec.Spec); err == nil {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	switch names = slices.Compact(names); len(names) {
+	case 0:
+		if last, ok := op.lastEntry(op.name); ok && last.Plugin == op.plugin.GetPluginName() {
+			op.volumeName = last.VolumeName
+		}
+	case 1:
+		op.volumeName = names[0]
+	default:
+		e := api.Errorf(api.ErrUncertain, "the node gives %d volumes this name", len(names))
+		e.Details = names
+		return e.WithNext("say which: give it as driver^handle, or its document with -f")
+	}
+	return nil
+}
+
+// reconstruct is the spec that one place on disk tells.
+func (op *operation) reconstruct(podUID, volume, path string, block bool) (plugins.Reconstructed, error) {
+	if !block {
+		return op.plugin.ConstructVolumeSpec(volume, path)
+	}
+	p, err := plugins.As[plugins.BlockVolumePlugin](op.plugin)
+	if err != nil {
+		return plugins.Reconstructed{}, err
+	}
+	if podUID == "" {
+		return plugins.Reconstructed{}, errors.New("of no pod")
+	}
+	return p.ConstructBlockVolumeSpec(podUID, volume, path)
+}
