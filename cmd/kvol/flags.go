@@ -15,6 +15,10 @@ type settings struct {
 	rootDir, nodeName, stateDir, runDir string
 	procRoot, sysRoot, devRoot          string
 
+	podsFrom                    []string
+	runtimeEndpoint, kubeconfig string
+	assertNoPods                bool
+
 	output          string
 	columns         []string
 	sortBy          string
@@ -40,6 +44,11 @@ func (s *settings) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&s.procRoot, "proc-root", "/proc", "`DIR` where proc is mounted")
 	f.StringVar(&s.sysRoot, "sys-root", "/sys", "`DIR` where sysfs is mounted")
 	f.StringVar(&s.devRoot, "dev-root", "/dev", "`DIR` where device nodes are")
+
+	f.StringSliceVar(&s.podsFrom, "pods-from", []string{"auto"}, "`SOURCES` of live pods: auto, or a list of kubelet, cri, api, static, file:PATH")
+	f.StringVar(&s.runtimeEndpoint, "runtime-endpoint", "", "`SOCKET` of the container runtime (default: the kubelet's, else the usual ones)")
+	f.StringVar(&s.kubeconfig, "kubeconfig", "", "`FILE` that says where the API server is (default: the kubelet's)")
+	f.BoolVar(&s.assertNoPods, "assert-no-pods", false, "risk: your word that no pod lives on this node")
 
 	f.StringVarP(&s.output, "output", "o", string(render.Table), "`FORMAT`: table, wide, json, yaml, name; shell for plans")
 	f.StringSliceVar(&s.columns, "columns", nil, "`NAMES` of a table's columns: a,b or +c to add one")

@@ -132,6 +132,7 @@ func (a *app) open() (*host.Host, *plugins.VolumePluginMgr, error) {
 	h, err := host.New(host.Options{
 		RootDir: a.rootDir, StateDir: a.stateDir, RunDir: a.runDir,
 		ProcRoot: a.procRoot, SysRoot: a.sysRoot, DevRoot: a.devRoot, NodeName: a.nodeName,
+		RuntimeEndpoint: a.runtimeEndpoint, Kubeconfig: a.kubeconfig,
 		LockTimeout:  max(a.lockTimeout, 1), // 0 would be its default, and is said for no wait
 		ProbeTimeout: a.probeTimeout, Deadline: a.deadline.Add(-grace),
 		Warn:     func(s string) { a.progress.end(); a.log.Warn(s) },
