@@ -76,16 +76,16 @@ func (op *operation) unmountDevice(ctx context.Context) (string, error) {
 	}
 	found := false
 	for _, path := range globals {
+		e, err := op.run.Entry(path)
+		if err != nil {
+			return "", err
+		}
 		users := op.usersOf(path)
-		if len(users) == 0 {
+		if len(users) == 0 && e.Present {
 			users = op.published() // a driver that binds into pods at publish only mounts nothing here
 		}
 		if len(users) > 0 {
 			return op.inUse(path, users)
-		}
-		e, err := op.run.Entry(path)
-		if err != nil {
-			return "", err
 		}
 		found = found || e.Present
 		if err := u.UnmountDevice(ctx, op.run, op.ref(), path); err != nil {
