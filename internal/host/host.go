@@ -64,7 +64,7 @@ type Host struct {
 
 // Main serves as the helper process if this process was started as one, and
 // returns at once otherwise. It is the first call of main and of every TestMain.
-func Main() { probe.Main(act.Jobs(), devices.Jobs(), format.Jobs()) }
+func Main() { probe.Main(jobs(), act.Jobs(), devices.Jobs(), format.Jobs()) }
 
 // New looks at nothing but its options and changes nothing. A root directory that
 // is a symlink is resolved once; one that is not there is told by [Host.Root].

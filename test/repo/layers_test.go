@@ -38,6 +38,7 @@ var layers = []struct {
 	{"internal/host/probe", below + " internal/host/mounts internal/host/safefs"},
 	{"internal/host/devices", below + " internal/host/mounts internal/host/safefs internal/host/exec internal/host/probe"},
 	{"internal/host/kubelet", below + " internal/host/mounts internal/host/safefs"},
+	{"internal/host/procs", below},
 	{"internal/host/format", below + " internal/host/mounts internal/host/safefs internal/host/exec internal/host/probe internal/host/devices"},
 	{"internal/host/act", below + " internal/host/mounts internal/host/safefs internal/host/exec internal/host/probe internal/host/devices internal/host/format"},
 	{"internal/host", below + " internal/host/*"},

@@ -103,6 +103,16 @@ func (h *Helper) Start() error {
 	return err
 }
 
+// PID is the helper's process, 0 while there is none.
+func (h *Helper) PID() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.child == nil {
+		return 0
+	}
+	return h.child.pid
+}
+
 // Call has a job done in the helper. args and out are anything that JSON can
 // carry; out is a pointer, or nil. The descriptors in files stay the caller's; the
 // helper's copies live as long as the job does, so that a lock given with a job is
