@@ -73,6 +73,7 @@ type CSICall struct {
 
 	VolumeID       string            `json:"volumeID,omitempty"`
 	TargetPath     string            `json:"targetPath,omitempty"`
+	TargetThere    bool              `json:"targetThere,omitempty"` // when the call came
 	StagingPath    string            `json:"stagingPath,omitempty"`
 	VolumePath     string            `json:"volumePath,omitempty"`
 	NodeID         string            `json:"nodeID,omitempty"`

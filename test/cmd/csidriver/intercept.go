@@ -224,6 +224,8 @@ func describe(req any) testutil.CSICall {
 	}
 	if r, ok := req.(interface{ GetTargetPath() string }); ok {
 		c.TargetPath = r.GetTargetPath()
+		_, err := os.Lstat(c.TargetPath)
+		c.TargetThere = err == nil
 	}
 	if r, ok := req.(interface{ GetStagingTargetPath() string }); ok {
 		c.StagingPath = r.GetStagingTargetPath()

@@ -4,11 +4,11 @@
 //
 //	csidriver -root DIR -driver NAME -dir DIR [-socket PATH] [-no-registration]
 //
-// Its directory has control.json, which says how it behaves and is read anew with
-// every call (testutil.CSIControl), calls.jsonl, where it writes down every call, and
-// the volumes. It says "ready" when it serves. SIGTERM removes its sockets; killed
-// it leaves everything, and started again it knows all from its directory and the
-// mount table.
+// Its directory may have control.json, which says how it behaves and is read anew
+// with every call (testutil.CSIControl). It keeps the volumes there, and calls.jsonl,
+// where it writes down every call. It says "ready" when it serves. SIGTERM removes
+// its sockets; killed it leaves everything, and started again it knows all from its
+// directory and the mount table.
 package main
 
 import (
@@ -140,8 +140,13 @@ func (g garbler) Accept() (net.Conn, error) {
 	}
 }
 
+// control is how to behave; without a control.json well, and any handle is a volume.
 func (d *driver) control() (testutil.CSIControl, error) {
 	var c testutil.CSIControl
 	err := testutil.ReadJSON(filepath.Join(d.dir, "control.json"), &c)
+	if errors.Is(err, os.ErrNotExist) {
+		c, err = testutil.CSIDefaults(), nil
+		c.AnyVolume = true
+	}
 	return c, err
 }
