@@ -33,6 +33,7 @@ func commands(a *app) []*cobra.Command {
 		newInspectCmd(a),
 		newPathsCmd(a),
 		newPluginsCmd(a),
+		newLimitsCmd(a),
 		newHistoryCmd(a),
 
 		newAttachCmd(a),

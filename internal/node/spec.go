@@ -17,18 +17,7 @@ func (s *snapshot) specs(mgr *plugins.VolumePluginMgr) []api.SpecInfo {
 		if err != nil || p.PodUID == "" {
 			continue
 		}
-		var r plugins.Reconstructed
-		switch p.kind {
-		case api.KindPodVolume:
-			r, err = plugin.ConstructVolumeSpec(p.Volume, p.path)
-		case api.KindPodDevice:
-			var block plugins.BlockVolumePlugin
-			if block, err = plugins.As[plugins.BlockVolumePlugin](plugin); err == nil {
-				r, err = block.ConstructBlockVolumeSpec(p.PodUID, p.Volume, p.path)
-			}
-		default:
-			continue
-		}
+		r, err := reconstruct(plugin, p)
 		if err != nil {
 			continue // it does not tell, which is no fault of the volume
 		}
@@ -36,6 +25,21 @@ func (s *snapshot) specs(mgr *plugins.VolumePluginMgr) []api.SpecInfo {
 		out = append(out, info)
 	}
 	return out
+}
+
+// reconstruct is the spec that one place tells.
+func reconstruct(plugin plugins.VolumePlugin, p place) (plugins.Reconstructed, error) {
+	switch p.kind {
+	case api.KindPodVolume, api.KindGlobalMount:
+		return plugin.ConstructVolumeSpec(p.Volume, p.path)
+	case api.KindPodDevice:
+		block, err := plugins.As[plugins.BlockVolumePlugin](plugin)
+		if err != nil {
+			return plugins.Reconstructed{}, err
+		}
+		return block.ConstructBlockVolumeSpec(p.PodUID, p.Volume, p.path)
+	}
+	return plugins.Reconstructed{}, api.Errorf(api.ErrNotSupported, "does not tell its volume").At(p.path)
 }
 
 // fields flattens the object of a spec to the values that it has.

@@ -24,6 +24,7 @@ const (
 var documents = map[string]any{
 	"Error":         api.ErrorDoc{},
 	"Inspection":    api.Inspection{},
+	"LimitList":     api.List[api.Limit]{},
 	"MountList":     api.List[api.Mount]{},
 	"OperationList": api.List[api.Operation]{},
 	"PathInfoList":  api.List[api.PathInfo]{},

@@ -1,0 +1,33 @@
+package render
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/kvol/kvol/internal/api"
+)
+
+// Limits shows volumes against limits (kvol limits).
+func Limits() View[api.Limit] {
+	return View[api.Limit]{
+		empty:   "No plugin with a limit has volumes here.",
+		columns: limitColumns,
+	}
+}
+
+func limitColumns([]api.Limit, Format) []column[api.Limit] {
+	return []column[api.Limit]{
+		{name: "plugin", cell: func(l api.Limit) string { return l.Plugin }},
+		{name: "key", cell: func(l api.Limit) string { return l.Key }},
+		{name: "attached", cell: func(l api.Limit) string { return strconv.Itoa(l.Attached) }, less: by(func(l api.Limit) int { return l.Attached })},
+		{name: "limit", cell: func(l api.Limit) string { return orNone(l.Limit) }, less: by(func(l api.Limit) int { return int(l.Limit) })},
+		{name: "volumes", wide: true, cell: func(l api.Limit) string { return strings.Join(l.Volumes, ",") }},
+	}
+}
+
+func orNone(limit int64) string {
+	if limit == 0 {
+		return ""
+	}
+	return strconv.FormatInt(limit, 10)
+}
