@@ -9,6 +9,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -21,6 +22,7 @@ import (
 	"github.com/kvol/kvol/internal/host/devices"
 	"github.com/kvol/kvol/internal/host/exec"
 	"github.com/kvol/kvol/internal/host/format"
+	"github.com/kvol/kvol/internal/host/kubelet"
 	"github.com/kvol/kvol/internal/host/mounts"
 	"github.com/kvol/kvol/internal/host/probe"
 	"github.com/kvol/kvol/internal/host/safefs"
@@ -37,6 +39,10 @@ type Options struct {
 	DevRoot  string // /dev
 	NodeName string // the host name
 
+	// OwnDirs are StateDir and RunDir, by path, where this process was started in
+	// another mount namespace than the operator's: it opens none by its path.
+	OwnDirs map[string]OwnDir
+
 	CSIEndpoint     string // socket of the CSI driver; by its registration
 	RuntimeEndpoint string // socket of the container runtime; the usual ones
 	Kubeconfig      string // of the API server; the node's own
@@ -47,6 +53,12 @@ type Options struct {
 
 	Warn     func(string) // nil drops warnings
 	Progress func(string) // is told what takes long; nil tells nobody
+}
+
+// OwnDir is a directory that was opened before, or why it was not.
+type OwnDir struct {
+	Dir *os.File
+	Err error
 }
 
 // Host is the machine.
@@ -64,7 +76,7 @@ type Host struct {
 
 // Main serves as the helper process if this process was started as one, and
 // returns at once otherwise. It is the first call of main and of every TestMain.
-func Main() { probe.Main(jobs(), act.Jobs(), devices.Jobs(), format.Jobs()) }
+func Main() { probe.Main(jobs(), act.Jobs(), devices.Jobs(), format.Jobs(), kubelet.Jobs()) }
 
 // New looks at nothing but its options and changes nothing. A root directory that
 // is a symlink is resolved once; one that is not there is told by [Host.Root].
@@ -102,9 +114,7 @@ func New(o Options) (*Host, error) {
 		Helper:  helper,
 		Devices: devices.New(o.SysRoot, o.DevRoot, o.ProcRoot, helper),
 	}
-	if h.runErr = h.answers(o.RunDir); h.runErr == nil {
-		helper.RememberIn(o.RunDir)
-	}
+	h.remember()
 	err := h.answers(o.RootDir, filepath.Join(o.RootDir, "pods"), filepath.Join(o.RootDir, "plugins"))
 	if err != nil {
 		helper.Close()
@@ -121,6 +131,19 @@ func New(o Options) (*Host, error) {
 	}
 	h.Layout, err = paths.New(h.root.Path())
 	return h, err
+}
+
+// remember tells the helper where what hangs is remembered, if that itself answers.
+func (h *Host) remember() {
+	if own, ok := h.OwnDirs[h.RunDir]; ok {
+		if own.Err == nil {
+			h.Helper.RememberIn(fmt.Sprintf("/proc/self/fd/%d", own.Dir.Fd()))
+		}
+		return
+	}
+	if h.runErr = h.answers(h.RunDir); h.runErr == nil {
+		h.Helper.RememberIn(h.RunDir)
+	}
 }
 
 // answers asks the helper whether directories that this process itself is going to
@@ -214,7 +237,7 @@ func (h *Host) Mounts() (*mounts.Table, error) {
 func (h *Host) OwnRun() (*safefs.Root, error) {
 	var err error
 	if h.run == nil && h.runErr == nil {
-		h.run, err = safefs.OwnDir(h.RunDir)
+		h.run, err = h.ownDir(h.RunDir, safefs.OwnDir)
 	}
 	return h.run, cmp.Or(h.runErr, err)
 }
@@ -224,18 +247,27 @@ func (h *Host) OwnRun() (*safefs.Root, error) {
 func (h *Host) OwnState() (*safefs.Root, error) {
 	var err error
 	if h.state == nil {
-		if err = h.answers(h.StateDir); err == nil {
-			h.state, err = safefs.OwnDir(h.StateDir)
-		}
+		h.state, err = h.ownDir(h.StateDir, safefs.OwnDir)
 	}
 	return h.state, err
+}
+
+// ownDir takes the directory that was opened before, or else opens it if it answers.
+func (h *Host) ownDir(path string, open func(string, ...safefs.Option) (*safefs.Root, error)) (*safefs.Root, error) {
+	if own, ok := h.OwnDirs[path]; ok {
+		if own.Err != nil {
+			return nil, own.Err
+		}
+		return safefs.OwnDirAt(own.Dir, path)
+	}
+	if err := h.answers(path); err != nil {
+		return nil, err
+	}
+	return open(path)
 }
 
 // ReadOwn opens the state or the run directory for those who only read: it is not
 // made. It is the caller's to close.
 func (h *Host) ReadOwn(dir string) (*safefs.Root, error) {
-	if err := h.answers(dir); err != nil {
-		return nil, err
-	}
-	return safefs.OpenOwn(dir)
+	return h.ownDir(dir, safefs.OpenOwn)
 }

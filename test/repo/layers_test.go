@@ -37,7 +37,7 @@ var layers = []struct {
 	{"internal/host/exec", below + " internal/host/mounts internal/host/safefs"},
 	{"internal/host/probe", below + " internal/host/mounts internal/host/safefs"},
 	{"internal/host/devices", below + " internal/host/mounts internal/host/safefs internal/host/exec internal/host/probe"},
-	{"internal/host/kubelet", below + " internal/host/mounts internal/host/safefs"},
+	{"internal/host/kubelet", below + " internal/host/mounts internal/host/safefs internal/host/probe"},
 	{"internal/host/procs", below},
 	{"internal/host/format", below + " internal/host/mounts internal/host/safefs internal/host/exec internal/host/probe internal/host/devices"},
 	{"internal/host/act", below + " internal/host/mounts internal/host/safefs internal/host/exec internal/host/probe internal/host/devices internal/host/format"},

@@ -158,17 +158,15 @@ func (p proc) staticPods(config string) string {
 // file reads a regular file that the process names, as it sees it: links lead
 // where they lead from its root directory. nil where that cannot be done.
 func (p proc) file(path string) []byte {
-	root, err := unix.Open(p.dir+"/root", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	root, err := os.OpenFile(p.dir+"/root", unix.O_PATH|unix.O_DIRECTORY, 0)
 	if err != nil {
 		return nil
 	}
-	defer unix.Close(root)
-	how := unix.OpenHow{Flags: unix.O_RDONLY | unix.O_NONBLOCK | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT}
-	fd, err := unix.Openat2(root, p.abs(path), &how)
+	defer root.Close()
+	f, err := openIn(root, p.abs(path), unix.O_RDONLY|unix.O_NONBLOCK)
 	if err != nil {
 		return nil
 	}
-	f := os.NewFile(uintptr(fd), path)
 	defer f.Close()
 	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
 		return nil
@@ -176,4 +174,3 @@ func (p proc) file(path string) []byte {
 	raw, _ := io.ReadAll(io.LimitReader(f, maxFile))
 	return raw
 }
-

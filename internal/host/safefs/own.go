@@ -26,6 +26,26 @@ func OpenOwn(path string, opts ...Option) (*Root, error) {
 	if err != nil {
 		return nil, err
 	}
+	return r.owned(op, path)
+}
+
+// OwnDirAt is [OpenOwn] for a directory that was opened before, in another mount
+// namespace, where path is what it is called. The descriptor stays the caller's.
+func OwnDirAt(dir *os.File, path string, opts ...Option) (*Root, error) {
+	const op = "open own directory"
+	fd, err := unix.FcntlInt(dir.Fd(), unix.F_DUPFD_CLOEXEC, 3)
+	if err != nil {
+		return nil, fail(op, path, err)
+	}
+	r, _, err := newRoot(fd, path, path, ownRoot, opts)
+	if err != nil {
+		return nil, fail(op, path, err)
+	}
+	return r.owned(op, path)
+}
+
+// owned closes and refuses a directory of kvol's own that another user could work in.
+func (r *Root) owned(op, path string) (*Root, error) {
 	info, err := r.Stat(".")
 	switch {
 	case err != nil:
