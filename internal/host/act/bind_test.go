@@ -8,10 +8,11 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/kvol/kvol/internal/host/mounts"
+	"github.com/kvol/kvol/internal/host/probe"
 	"github.com/kvol/kvol/internal/testutil"
 )
 
-func TestMain(m *testing.M) { testutil.Main(m) }
+func TestMain(m *testing.M) { testutil.Main(m, func() { probe.Main(Jobs()) }) }
 
 // Both ways of binding keep what the mount that is bound from does not allow.
 func TestBindKeepsGuards(t *testing.T) {
