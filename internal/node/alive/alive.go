@@ -11,13 +11,19 @@
 package alive
 
 import (
+	"cmp"
 	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/kvol/kvol/internal/api"
 	"github.com/kvol/kvol/internal/host"
+	"github.com/kvol/kvol/internal/host/kubelet"
 )
 
 // Pod is a pod as a source names it.
@@ -26,7 +32,7 @@ type Pod struct {
 	// Aliases are further names of its directory: of a mirror pod the hash that the
 	// kubelet calls the static pod by.
 	Aliases []string
-	State   string  // as the source calls it: READY, NOTREADY, Running, …
+	State   string  // as the source calls it: READY, NOTREADY, Running, …; of a control group or process, which
 	Object  *v1.Pod // nil where the source has none
 }
 
@@ -58,79 +64,179 @@ type Options struct {
 	From []string
 	// AssertNoPods is the operator's word that a source that names no pod is right.
 	AssertNoPods bool
-	// KubeletEndpoint is where the kubelet serves, "127.0.0.1:10250" when empty.
-	KubeletEndpoint string
 	// Timeout is how long a source may take: 2 s when 0, and never more than a third
 	// of what is left of the context.
 	Timeout time.Duration
+	// KubeletEndpoint and KubeletReadOnlyEndpoint are where the kubelet serves; by its
+	// configuration, else 127.0.0.1:10250 and :10255.
+	KubeletEndpoint, KubeletReadOnlyEndpoint string
 }
 
-// Sets is what all sources said.
-type Sets struct {
-	reports []Report
+// look is one asking: what the sources share.
+type look struct {
+	Options
+	host   *host.Host
+	files  *host.Files
+	runs   kubelet.Process // the kubelet of this root, zero where none runs
+	config kubeletConfig
+}
+
+// answer is what asking a source gave. The pods count also beside an error.
+type answer struct {
+	pods   []Pod
+	note   string
+	err    error
+	server *apiServer // that was asked, of the API server
+}
+
+// source is one that is asked.
+type source struct {
+	name, word string // word is that of --pods-from, "" where it is always asked
+	veto       bool
+	ask        func(context.Context) answer
+}
+
+func (l *look) sources() []source {
+	return []source{
+		{SourceKubelet, "kubelet", false, l.askKubelet},
+		{SourceRunningPods, "kubelet", false, l.askRunningPods},
+		{SourceCRI, "cri", false, l.askCRI},
+		{SourceAPI, "api", false, l.askAPI},
+		{SourceStatic, "static", true, l.askStatic},
+		{SourceCgroup, "", true, l.askCgroups},
+		{SourceProcess, "", true, l.askProcesses},
+	}
 }
 
 // Look asks all sources at once, each with its own deadline. An error is bad usage
 // only: a word that is no source, a file that cannot be read or names no pod.
-func Look(_ context.Context, _ *host.Host, _ Options) (*Sets, error) {
-	s := &Sets{}
-	for _, source := range []string{SourceKubelet, SourceRunningPods, SourceCRI, SourceAPI} {
-		s.reports = append(s.reports, Report{Source: source, Reason: "not asked"})
+func Look(ctx context.Context, h *host.Host, o Options) (*Sets, error) {
+	words, files, err := parseFrom(o.From)
+	if err != nil {
+		return nil, err
 	}
-	for _, source := range []string{SourceStatic, SourceCgroup, SourceProcess} {
-		s.reports = append(s.reports, Report{Source: source, Reason: "not asked", VetoOnly: true})
+	l := &look{Options: o, host: h, files: h.Files()}
+	s := &Sets{node: h.NodeName}
+	for _, path := range files {
+		if err := s.readFile(ctx, l, path); err != nil {
+			return nil, err
+		}
 	}
+	l.findKubelet(ctx)
+	sources := l.sources()
+	answers := make([]chan answer, len(sources))
+	limit := l.limit(ctx)
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	for i, src := range sources {
+		if src.word != "" && len(words) > 0 && !slices.Contains(words, src.word) {
+			continue
+		}
+		answers[i] = make(chan answer, 1)
+		go func() { answers[i] <- src.ask(ctx) }()
+	}
+	for i, src := range sources {
+		r := Report{Source: src.name, VetoOnly: src.veto, Reason: "not asked (--pods-from)"}
+		if answers[i] != nil {
+			s.take(&r, wait(ctx, answers[i], limit), o.AssertNoPods)
+		}
+		s.reports = append(s.reports, r)
+	}
+	s.index()
 	return s, nil
 }
 
-// Reports is what each source said.
-func (s *Sets) Reports() []Report { return s.reports }
-
-// Verdict says of the pod that a directory is named after whether it lives or is
-// gone, and what each source said of it. born is the birth of the directory, zero
-// where it is not known: a list in a file does not know a pod that is younger.
-func (s *Sets) Verdict(_ string, _ time.Time) (api.Verdict, []api.Evidence) {
-	return api.VerdictUnknown, s.silent()
-}
-
-// Lives says whether a pod is proven to live; that nobody says so proves nothing.
-func (s *Sets) Lives(_ string) (bool, []api.Evidence) { return false, s.silent() }
-
-func (s *Sets) silent() []api.Evidence {
-	var out []api.Evidence
-	for _, r := range s.reports {
-		out = append(out, api.Evidence{Source: r.Source, Says: api.SaysSilent, Detail: r.Reason})
+// limit is how long each source may take.
+func (l *look) limit(ctx context.Context) time.Duration {
+	limit := cmp.Or(l.Timeout, 2*time.Second)
+	if end, ok := ctx.Deadline(); ok {
+		limit = min(limit, time.Until(end)/3)
 	}
-	return out
+	return limit
 }
 
-// Pod gives the name and the namespace of the pod that a directory is named after.
-func (s *Sets) Pod(_ string) (Pod, bool) { return Pod{}, false }
-
-// Proof is nil where a pod can be proven gone, and says otherwise why not and how
-// the operator makes the list that is missing.
-func (s *Sets) Proof() error {
-	return api.Errorf(api.ErrRefused, "nobody was asked which pods live here").
-		WithNext("give the list: --pods-from file:PATH")
+// wait takes an answer; one that does not come in time is left to itself.
+func wait(ctx context.Context, from <-chan answer, limit time.Duration) answer {
+	late := answer{err: api.Errorf(api.ErrTimeout, "no answer within %s", limit.Round(time.Millisecond))}
+	select {
+	case a := <-from:
+		if errors.Is(a.err, context.DeadlineExceeded) {
+			a.err = late.err
+		}
+		return a
+	case <-ctx.Done():
+	}
+	select {
+	case a := <-from: // both were there
+		return a
+	default:
+		return late
+	}
 }
 
-// NodeVolumes is what the API server knows of this node's volumes.
-type NodeVolumes struct {
-	// InUse and Attached are unique volume names ("kubernetes.io/csi/DRIVER^HANDLE"),
-	// from node.status.volumesInUse and volumesAttached.
-	InUse, Attached []string
-	// Claims are those of every live pod, also of a generic ephemeral volume.
-	Claims []Claim
+// take makes an answer into a report.
+func (s *Sets) take(r *Report, a answer, assertNoPods bool) {
+	r.Pods, r.Reason = a.pods, a.note
+	if a.server != nil {
+		s.api = a.server
+	}
+	switch {
+	case a.err != nil:
+		r.Reason = a.err.Error()
+		if r.VetoOnly && !errors.Is(a.err, api.ErrNotFound) {
+			s.blind = append(s.blind, r.Source)
+		}
+	case len(a.pods) == 0 && !r.VetoOnly && !assertNoPods:
+		r.Reason = "it names no pod, which is no answer"
+	default:
+		r.Answered = true
+	}
 }
 
-// Claim is a PersistentVolumeClaim that a live pod names.
-type Claim struct {
-	PodUID          string // what the pod's directory is named
-	Namespace, Name string
-	PV              string // "" while it is not bound
+// parseFrom takes the words of --pods-from apart.
+func parseFrom(from []string) (words, files []string, err error) {
+	auto := false
+	for _, word := range from {
+		path, isFile := strings.CutPrefix(word, "file:")
+		switch {
+		case isFile && path != "":
+			files = append(files, path)
+		case word == "auto":
+			auto = true
+		case slices.Contains([]string{"kubelet", "cri", "api", "static"}, word):
+			words = append(words, word)
+		default:
+			return nil, nil, api.Errorf(api.ErrUsage, "--pods-from %q is no source of pods; there are: auto, kubelet, cri, api, static, file:PATH", word)
+		}
+	}
+	if auto {
+		words = nil
+	}
+	return words, files, nil
 }
 
-// NodeVolumes asks the API server. An error means not known.
-func (s *Sets) NodeVolumes(_ context.Context) (NodeVolumes, error) {
-	return NodeVolumes{}, api.Errorf(api.ErrUncertain, "the API server was not asked")
+// podOf is a pod that a source has as an object.
+func podOf(o *v1.Pod) Pod {
+	p := Pod{UID: string(o.UID), Name: o.Name, Namespace: o.Namespace, State: string(o.Status.Phase), Object: o}
+	for _, key := range []string{"kubernetes.io/config.hash", "kubernetes.io/config.mirror"} {
+		if hash := o.Annotations[key]; hash != "" && hash != p.UID && !slices.Contains(p.Aliases, hash) {
+			p.Aliases = append(p.Aliases, hash)
+		}
+	}
+	return p
+}
+
+// podsOf are the pods of a list, which has to be one.
+func podsOf(list *v1.PodList) ([]Pod, error) {
+	if list.Kind != "PodList" {
+		return nil, fmt.Errorf("it answers with %q, not with a PodList", list.Kind)
+	}
+	var out []Pod
+	for i := range list.Items {
+		if list.Items[i].UID == "" {
+			return out, fmt.Errorf("it answers with a pod without a uid (item %d)", i)
+		}
+		out = append(out, podOf(&list.Items[i]))
+	}
+	return out, nil
 }
