@@ -146,13 +146,15 @@ func (a Unlink) step() api.Step {
 	switch a.What {
 	case safefs.DeviceLink:
 		test = "-L"
+	case safefs.AtomicWriterFile:
+		test = "-e %[1]s ] && [ ! -L" // its links lead nowhere once its files are gone
 	case safefs.BindTarget:
 		// Empty now; when the script runs it may be somebody's data.
 		shell = fmt.Sprintf("if [ -s %s ]; then echo %s >&2; exit 4; fi\n", Quote(a.Path), Quote("refused, it is not empty: "+a.Path))
 	}
 	return api.Step{
 		Action: "unlink", Target: a.Path, Reason: a.Reason,
-		Shell: shell + fmt.Sprintf("[ ! %s %[2]s ] || rm -- %[2]s", test, Quote(a.Path)),
+		Shell: shell + fmt.Sprintf("[ ! "+test+" %[1]s ] || rm -- %[1]s", Quote(a.Path)),
 	}
 }
 
@@ -168,8 +170,8 @@ func (a Unlink) done(_ context.Context, r *Runner) (bool, string, error) {
 		return true, "", nil
 	}
 	want := safefs.File
-	if a.What == safefs.DeviceLink {
-		want = safefs.Symlink
+	if a.What == safefs.DeviceLink || a.What == safefs.AtomicWriterFile && e.Type == safefs.Symlink {
+		want = safefs.Symlink // which of the writer's are links is told by safefs
 	}
 	if e.Type != want || a.What == safefs.BindTarget && e.Size != 0 {
 		// As safefs would, before the steps that come ahead of it.
@@ -311,7 +313,13 @@ func (r *Runner) expect(path string, want Entry) error {
 
 // lay records what a dry run would have made; a live runner reads the disk.
 func (r *Runner) lay(path string, e Entry) {
-	if r.DryRun {
-		r.over[path] = e
+	if !r.DryRun {
+		return
 	}
+	r.over[path] = e
+	dir, name := filepath.Split(path)
+	if dir = filepath.Clean(dir); r.laid[dir] == nil {
+		r.laid[dir] = map[string]bool{}
+	}
+	r.laid[dir][name] = true
 }

@@ -96,10 +96,12 @@ type Runner struct {
 	Config
 	table *mounts.Table
 	over  map[string]overlay
+	laid  map[string]map[string]bool // the names in over, by directory
 	// What a dry run attached, by backing path, and the loop devices it detached.
 	loops    map[string]string
 	detached []string
 	popped   map[string]bool // paths that a mount was taken off
+	others   elsewhere       // what other mount namespaces have mounted
 	steps    []api.Step
 	facts    []string
 	noShell  string
@@ -115,7 +117,7 @@ func NewRunner(c Config) (*Runner, error) {
 		return nil, err
 	}
 	return &Runner{
-		Config: c, table: t, over: map[string]overlay{}, loops: map[string]string{}, sources: map[string]*Source{},
+		Config: c, table: t, over: map[string]overlay{}, laid: map[string]map[string]bool{}, loops: map[string]string{}, sources: map[string]*Source{},
 		popped: map[string]bool{},
 	}, nil
 }

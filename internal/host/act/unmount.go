@@ -67,7 +67,7 @@ type unmountArgs struct {
 
 // Jobs are what this package lets the helper do: what may hang.
 func Jobs() probe.Jobs {
-	return probe.Jobs{unmountJob: runUnmount, fsGroupJob: runFSGroup}
+	return probe.Jobs{unmountJob: runUnmount, fsGroupJob: runFSGroup, contentsJob: runContents}
 }
 
 func runUnmount(raw []byte, files []*os.File) (any, []*os.File, error) {
@@ -178,28 +178,4 @@ func (a Unmount) settle(r *Runner, _ Value) {
 		}
 		r.lay(a.Path, Entry{Present: true, Type: kind})
 	}
-}
-
-// notElsewhere refuses to remove what is a mount point in another mount namespace:
-// the kernel takes those mounts off with it (detach_mounts, since Linux 3.18), under
-// the pods that use them. Copies of a mount that was popped here just now may go,
-// as the kubelet has it.
-func (r *Runner) notElsewhere(path string) error {
-	at, ok := r.locate(path)
-	if !ok || r.popped[path] {
-		return nil
-	}
-	var found []string
-	// A table that cannot be read is of a process that ends.
-	_ = r.Devices.EachMountNamespace(func(pid int, ns string, t *mounts.Table) {
-		for _, m := range t.On(at.major, at.minor, at.root) {
-			found = append(found, fmt.Sprintf("%s (%s) is mounted at %q in mount namespace %s, of process %d", m.Source, m.FSType, m.MountPoint, ns, pid))
-		}
-	})
-	if len(found) == 0 {
-		return nil
-	}
-	e := api.Errorf(api.ErrBusy, "nothing is mounted there, but in another mount namespace there is, and removing the directory would take that away").At(path)
-	e.Details = found
-	return e.WithNext("run the same command in that mount namespace: nsenter -t PID -m; or end what is in it")
 }

@@ -77,9 +77,9 @@ func (r *Runner) Names(dir string) ([]string, error) {
 			}
 		}
 	}
-	for p, o := range r.over {
-		if filepath.Dir(p) == dir && o.Present && !slices.Contains(out, filepath.Base(p)) {
-			out = append(out, filepath.Base(p))
+	for name := range r.laid[dir] {
+		if r.over[filepath.Join(dir, name)].Present && !slices.Contains(out, name) {
+			out = append(out, name)
 		}
 	}
 	slices.Sort(out)
@@ -233,7 +233,7 @@ func (r *Runner) openEntry(path string) (*os.File, error) {
 
 // added puts a new mount on top of its path in the runner's table.
 func (r *Runner) added(m mounts.Mount) {
-	m.ID = -1 - len(r.steps) // what a dry run makes has no id in the kernel
+	m.ID = -1 - r.before - len(r.steps) // what a dry run makes has no id in the kernel
 	if !r.DryRun {
 		if info, err := r.Root.Stat(m.MountPoint); err == nil {
 			m.ID = int(info.MountID)

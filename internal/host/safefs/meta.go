@@ -56,6 +56,10 @@ func tempName(name string) string {
 	return tempPrefix + name[:min(len(name), unix.NAME_MAX-len(tempPrefix+tempSuffix))] + tempSuffix
 }
 
+// MetaAt tells which entry of the list may lie at a path below a kubelet's root; "" is
+// none. What is there decides: [Root.Unlink] looks at it.
+func MetaAt(layout paths.Layout, file string) Meta { return metaAt(layout, file) }
+
 // metaAt tells which entry of the list may lie at a path; "" is none.
 func metaAt(layout paths.Layout, file string) Meta {
 	p := layout.Parse(file)

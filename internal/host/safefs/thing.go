@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path"
 
 	"golang.org/x/sys/unix"
 )
@@ -14,6 +15,7 @@ import (
 type Thing struct {
 	Info
 	Name string // the last element; "" of the volume's root
+	Rel  string // its path below where the walk began
 	fd   int
 	mnt  uint64 // the only mount that Walk enters
 }
@@ -83,7 +85,7 @@ func (t Thing) child(dir int, name string, visit func(Thing) error) error {
 	if info.MountID != t.mnt {
 		return nil
 	}
-	return Thing{Info: info, Name: name, fd: fd, mnt: t.mnt}.walk(visit)
+	return Thing{Info: info, Name: name, Rel: path.Join(t.Rel, name), fd: fd, mnt: t.mnt}.walk(visit)
 }
 
 // Chgrp gives the thing itself, also a link, to a group.
