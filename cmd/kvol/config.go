@@ -33,12 +33,15 @@ func (s *settings) load(ctx context.Context, flags *pflag.FlagSet) error {
 	v.SetEnvKeyReplacer(strings.NewReplacer("-", "_"))
 	v.AutomaticEnv()
 	s.origins = map[string]string{}
+	if s.files == nil {
+		s.files = &files{got: map[string][]byte{}}
+	}
 
 	explicit := flags.Changed("config")
 	if env := os.Getenv(envName("config")); !explicit && env != "" {
 		s.configFile, explicit = env, true
 	}
-	if err := readConfig(ctx, v, s.configFile, explicit, flags); err != nil {
+	if err := s.readConfig(ctx, v, explicit, flags); err != nil {
 		return err
 	}
 	var failed error
@@ -56,7 +59,7 @@ func (s *settings) load(ctx context.Context, flags *pflag.FlagSet) error {
 // perCommand are the global flags that fit one result and not the next, or that
 // name the file itself, or are a risk, which is taken on the command line: neither
 // the environment nor the file sets them. Nor do they set what only one command has.
-var perCommand = []string{"config", "columns", "sort-by", "null", "verbose", "assert-no-pods"}
+var perCommand = []string{"config", "columns", "sort-by", "null", "verbose", "assert-no-pods", "mount-namespace"}
 
 func configurable(f *pflag.Flag) bool { return !slices.Contains(perCommand, f.Name) }
 
@@ -85,12 +88,15 @@ func (s *settings) settle(v *viper.Viper, f *pflag.Flag) error {
 // readConfig reads the file, which need not be there unless it was named. A key
 // that is no setting, or a value of the wrong type, is an error with its line: a
 // typing error must not leave a safety setting at its default.
-func readConfig(ctx context.Context, v *viper.Viper, path string, explicit bool, flags *pflag.FlagSet) error {
+func (s *settings) readConfig(ctx context.Context, v *viper.Viper, explicit bool, flags *pflag.FlagSet) error {
+	path := s.configFile
 	bad := func(err error) error {
 		return &api.Error{Path: path, Kind: api.ErrInput, Err: fmt.Errorf("the configuration file: %w", err),
 			Next: "correct the file, or name another with --config"}
 	}
-	raw, err := within(ctx, path, func() ([]byte, error) { return readFile(path, maxConfig) })
+	raw, err := within(ctx, path, func() ([]byte, error) {
+		return s.files.read(path, func() ([]byte, error) { return readFile(path, maxConfig) })
+	})
 	if errors.Is(err, fs.ErrNotExist) && !explicit {
 		return nil
 	}
@@ -160,6 +166,9 @@ func (s *settings) check() error {
 	}
 	if s.probeTimeout <= 0 {
 		return api.Errorf(api.ErrUsage, "--probe-timeout is %s (%s); it has to be more than 0", s.probeTimeout, s.origins["probe-timeout"])
+	}
+	if s.mountNamespace < 0 {
+		return api.Errorf(api.ErrUsage, "--mount-namespace is %d, which is no process", s.mountNamespace)
 	}
 	if s.lockTimeout < 0 {
 		return api.Errorf(api.ErrUsage, "--lock-timeout is %s (%s); it cannot be negative", s.lockTimeout, s.origins["lock-timeout"])

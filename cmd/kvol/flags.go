@@ -3,6 +3,7 @@ package main
 import (
 	"time"
 
+	"github.com/kvol/kvol/internal/host/kubelet"
 	"github.com/kvol/kvol/internal/render"
 
 	"github.com/spf13/pflag"
@@ -14,6 +15,7 @@ type settings struct {
 
 	rootDir, nodeName, stateDir, runDir string
 	procRoot, sysRoot, devRoot          string
+	mountNamespace                      int
 
 	podsFrom                    []string
 	runtimeEndpoint, kubeconfig string
@@ -30,6 +32,7 @@ type settings struct {
 
 	timeout, probeTimeout, lockTimeout time.Duration
 
+	files   *files
 	origins map[string]string // by flag: flag, env KVOL_X, file PATH, default
 }
 
@@ -37,13 +40,14 @@ type settings struct {
 func (s *settings) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&s.configFile, "config", defaultConfig, "configuration `FILE`; also KVOL_CONFIG")
 
-	f.StringVar(&s.rootDir, "root-dir", "/var/lib/kubelet", "the kubelet's root `DIR`")
-	f.StringVar(&s.nodeName, "node-name", "", "this node's `NAME` (default: the host name)")
+	f.StringVar(&s.rootDir, "root-dir", kubelet.DefaultRoot, "the kubelet's root `DIR` (default: a running kubelet's own)")
+	f.StringVar(&s.nodeName, "node-name", "", "this node's `NAME` (default: the kubelet's, else the host name)")
 	f.StringVar(&s.stateDir, "state-dir", "/var/lib/kvol", "`DIR` where the journal is kept")
 	f.StringVar(&s.runDir, "run-dir", "/run/kvol", "`DIR` where locks are kept")
 	f.StringVar(&s.procRoot, "proc-root", "/proc", "`DIR` where proc is mounted")
 	f.StringVar(&s.sysRoot, "sys-root", "/sys", "`DIR` where sysfs is mounted")
 	f.StringVar(&s.devRoot, "dev-root", "/dev", "`DIR` where device nodes are")
+	f.IntVar(&s.mountNamespace, "mount-namespace", 0, "work in the mount namespace of process `PID` (default: that of the kubelet)")
 
 	f.StringSliceVar(&s.podsFrom, "pods-from", []string{"auto"}, "`SOURCES` of live pods: auto, or a list of kubelet, cri, api, static, file:PATH")
 	f.StringVar(&s.runtimeEndpoint, "runtime-endpoint", "", "`SOCKET` of the container runtime (default: the kubelet's, else the usual ones)")

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"path/filepath"
 
 	"github.com/kvol/kvol/internal/api"
 	"github.com/kvol/kvol/internal/node"
@@ -82,7 +81,7 @@ func (o *pathsOptions) explain(a *app) (*api.List[api.PathInfo], error) {
 	defer h.Close()
 	var items []api.PathInfo
 	for _, path := range o.paths {
-		abs, err := filepath.Abs(path)
+		abs, err := a.abs(path)
 		if err != nil {
 			return nil, err
 		}

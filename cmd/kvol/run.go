@@ -41,6 +41,10 @@ type app struct {
 	log      *slog.Logger
 	progress *progress
 
+	// changes says that the command can change the node, acts that it will.
+	changes, acts bool
+	handed        *handover // nil unless this process came from another mount namespace
+
 	// intercept takes a command's options instead of running it; for tests.
 	intercept func(context.Context, runner) error
 	started   bool // the words of the command line made sense
@@ -145,6 +149,10 @@ func advise(err error, next string) error {
 // configuration, set the time limit, run.
 func (a *app) do(cmd *cobra.Command, limit time.Duration, r runner) error {
 	a.started = true
+	if err := a.receive(); err != nil {
+		return err
+	}
+	a.changes, a.acts = changing(cmd.Flags())
 	reading, stop := context.WithTimeout(cmd.Context(), a.watch(limit))
 	defer stop()
 	defer a.watchdog.Stop()
@@ -165,6 +173,9 @@ func (a *app) do(cmd *cobra.Command, limit time.Duration, r runner) error {
 func (a *app) watch(limit time.Duration) time.Duration {
 	if a.timeout > 0 {
 		limit = a.timeout
+	}
+	if a.handed != nil {
+		limit = time.Until(a.handed.Until) // what is left of it
 	}
 	a.deadline = time.Now().Add(limit + grace)
 	if a.watchdog == nil {

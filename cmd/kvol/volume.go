@@ -97,10 +97,11 @@ func (o *volumeOptions) request(ctx context.Context, a *app) (ops.Request, error
 func (a *app) inputs(ctx context.Context, files []string) []documents.Input {
 	in := make([]documents.Input, len(files))
 	for i, name := range files {
-		read := func() ([]byte, error) { return readFile(name, documents.MaxInput) }
+		now := func() ([]byte, error) { return readFile(name, documents.MaxInput) }
 		if name == "-" {
-			name, read = "standard input", func() ([]byte, error) { return readAll(a.stdin, documents.MaxInput) }
+			name, now = "standard input", func() ([]byte, error) { return readAll(a.stdin, documents.MaxInput) }
 		}
+		read := func() ([]byte, error) { return a.files.read(name, now) }
 		in[i] = documents.Input{Name: name, Read: func() ([]byte, error) { return within(ctx, name, read) }}
 	}
 	return in
@@ -129,15 +130,10 @@ func within(ctx context.Context, name string, read func() ([]byte, error)) ([]by
 // about kvol itself never come here.
 func (a *app) open() (*host.Host, *plugins.VolumePluginMgr, error) {
 	a.adoptLogs()
-	h, err := host.New(host.Options{
-		RootDir: a.rootDir, StateDir: a.stateDir, RunDir: a.runDir,
-		ProcRoot: a.procRoot, SysRoot: a.sysRoot, DevRoot: a.devRoot, NodeName: a.nodeName,
-		RuntimeEndpoint: a.runtimeEndpoint, Kubeconfig: a.kubeconfig,
-		LockTimeout:  max(a.lockTimeout, 1), // 0 would be its default, and is said for no wait
-		ProbeTimeout: a.probeTimeout, Deadline: a.deadline.Add(-grace),
-		Warn:     func(s string) { a.progress.end(); a.log.Warn(s) },
-		Progress: a.busy,
-	})
+	if err := a.locate(); err != nil {
+		return nil, nil, err
+	}
+	h, err := host.New(a.hostOptions())
 	if err != nil {
 		return nil, nil, err
 	}
@@ -147,6 +143,18 @@ func (a *app) open() (*host.Host, *plugins.VolumePluginMgr, error) {
 		return nil, nil, err
 	}
 	return h, mgr, nil
+}
+
+func (a *app) hostOptions() host.Options {
+	return host.Options{
+		RootDir: a.rootDir, StateDir: a.stateDir, RunDir: a.runDir,
+		ProcRoot: a.procRoot, SysRoot: a.sysRoot, DevRoot: a.devRoot, NodeName: a.nodeName, OwnDirs: a.ownDirs(),
+		RuntimeEndpoint: a.runtimeEndpoint, Kubeconfig: a.kubeconfig,
+		LockTimeout:  max(a.lockTimeout, 1), // 0 would be its default, and is said for no wait
+		ProbeTimeout: a.probeTimeout, Deadline: a.deadline.Add(-grace),
+		Warn:     func(s string) { a.progress.end(); a.log.Warn(s) },
+		Progress: a.busy,
+	}
 }
 
 // carry carries a volume up or down, or shows the steps of that.

@@ -9,7 +9,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -53,12 +52,6 @@ type Options struct {
 
 	Warn     func(string) // nil drops warnings
 	Progress func(string) // is told what takes long; nil tells nobody
-}
-
-// OwnDir is a directory that was opened before, or why it was not.
-type OwnDir struct {
-	Dir *os.File
-	Err error
 }
 
 // Host is the machine.
@@ -131,19 +124,6 @@ func New(o Options) (*Host, error) {
 	}
 	h.Layout, err = paths.New(h.root.Path())
 	return h, err
-}
-
-// remember tells the helper where what hangs is remembered, if that itself answers.
-func (h *Host) remember() {
-	if own, ok := h.OwnDirs[h.RunDir]; ok {
-		if own.Err == nil {
-			h.Helper.RememberIn(fmt.Sprintf("/proc/self/fd/%d", own.Dir.Fd()))
-		}
-		return
-	}
-	if h.runErr = h.answers(h.RunDir); h.runErr == nil {
-		h.Helper.RememberIn(h.RunDir)
-	}
 }
 
 // answers asks the helper whether directories that this process itself is going to
@@ -250,20 +230,6 @@ func (h *Host) OwnState() (*safefs.Root, error) {
 		h.state, err = h.ownDir(h.StateDir, safefs.OwnDir)
 	}
 	return h.state, err
-}
-
-// ownDir takes the directory that was opened before, or else opens it if it answers.
-func (h *Host) ownDir(path string, open func(string, ...safefs.Option) (*safefs.Root, error)) (*safefs.Root, error) {
-	if own, ok := h.OwnDirs[path]; ok {
-		if own.Err != nil {
-			return nil, own.Err
-		}
-		return safefs.OwnDirAt(own.Dir, path)
-	}
-	if err := h.answers(path); err != nil {
-		return nil, err
-	}
-	return open(path)
 }
 
 // ReadOwn opens the state or the run directory for those who only read: it is not

@@ -36,9 +36,6 @@ func OpenView(proc string) (*View, error) {
 	return v, nil
 }
 
-// Root is what the process has as /.
-func (v *View) Root() *os.File { return v.root }
-
 // Close lets go of the view.
 func (v *View) Close() {
 	for _, f := range []*os.File{v.mount, v.host, v.root} {

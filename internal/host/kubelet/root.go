@@ -18,10 +18,15 @@ type Dir struct{ Dev, Ino uint64 }
 // Jobs are this package's for the helper process.
 func Jobs() probe.Jobs { return probe.Jobs{"open in root": openJob} }
 
-// Resolve gives the directory that a process with this root directory means by a
-// path: links lead where they lead from there. It asks the helper, since the file
+// Resolve gives the directory that the process with this directory in /proc means by
+// a path: links lead where they lead from its root. It asks the helper, since the file
 // system may not answer.
-func Resolve(ctx context.Context, helper *probe.Helper, root *os.File, path string) (Dir, error) {
+func Resolve(ctx context.Context, helper *probe.Helper, proc, path string) (Dir, error) {
+	root, err := os.OpenFile(proc+"/root", unix.O_PATH|unix.O_DIRECTORY, 0)
+	if err != nil {
+		return Dir{}, err
+	}
+	defer root.Close()
 	files, err := helper.Call(ctx, "open in root", path, []*os.File{root}, nil)
 	if err != nil {
 		return Dir{}, &os.PathError{Op: "open", Path: path, Err: err}
