@@ -84,8 +84,12 @@ type Config struct {
 	// WithoutDriver is the operator's risk of taking a CSI volume down on the node
 	// without asking its driver.
 	WithoutDriver bool
-	Hook          Hook
-	Warn          func(string)
+	// DiscardEphemeral is the operator's risk of losing what is in an emptyDir: in
+	// memory it is unmounted, on disk moved to QuarantineDir.
+	DiscardEphemeral bool
+	QuarantineDir    string
+	Hook             Hook
+	Warn             func(string)
 	// Progress is told what the runner is busy with, before it may take long; nil
 	// tells nobody.
 	Progress func(what string)
