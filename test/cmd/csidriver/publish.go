@@ -22,14 +22,14 @@ func (d *driver) NodePublishVolume(_ context.Context, r *csi.NodePublishVolumeRe
 		return nil, err
 	}
 	inline := r.GetVolumeContext()["csi.storage.k8s.io/ephemeral"] == "true"
-	switch {
-	case r.GetVolumeId() == "" || r.GetTargetPath() == "":
+	if r.GetVolumeId() == "" || r.GetTargetPath() == "" {
 		return nil, missing("volume id and target path")
-	case r.GetStagingTargetPath() == "" && stages(c) && !inline:
-		return nil, status.Error(codes.FailedPrecondition, "staging target path missing in request")
 	}
 	if err := capable(c, r.GetVolumeCapability()); err != nil {
 		return nil, err
+	}
+	if r.GetStagingTargetPath() == "" && stages(c) && !inline {
+		return nil, status.Error(codes.FailedPrecondition, "staging target path missing in request")
 	}
 	if err := demand(c, "NodePublishVolume", r.GetSecrets()); err != nil {
 		return nil, err
