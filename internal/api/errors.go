@@ -88,6 +88,17 @@ func ExitCode(err error) int {
 	return ExitFailed
 }
 
+// KindOf is the sentinel that decides about an error's exit code; nil where it is of
+// no special kind.
+func KindOf(err error) error {
+	for _, k := range kinds {
+		if errors.Is(err, k.err) {
+			return k.err
+		}
+	}
+	return nil
+}
+
 // Reason is the stable, CamelCase word for the kind of an error: "Busy",
 // "Refused"; "Failed" where it is of no special kind and "" for nil.
 func Reason(err error) string {

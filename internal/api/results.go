@@ -126,6 +126,15 @@ type Step struct {
 	Args   []string `json:"args"`
 	Shell  string   `json:"shell"` // the same in bash, empty where there is no such form
 	Reason string   `json:"reason"`
+	// Values are those of a file that is rebuilt (kvol recover).
+	Values []FileValue `json:"values,omitempty"`
+}
+
+// FileValue is a key of a file that is rebuilt, and who tells its value.
+type FileValue struct {
+	Key   string `json:"key"`
+	Value string `json:"value"`
+	From  string `json:"from"`
 }
 
 // Plan is what --dry-run gives: the steps, and for the shell form the facts
@@ -134,8 +143,24 @@ type Plan struct {
 	*List[Step]
 	// Facts are shell tests that hold now and that the steps rely on.
 	Facts []string `json:"-"`
-	// NoShell names the first step that has no shell form, "" where all have one.
+	// NoShell names the first step that has no shell form, "" where all have one;
+	// where there are Parts they tell.
 	NoShell string `json:"-"`
+	// Parts are the steps by volume and rung, where the plan is of verbs.
+	Parts []PlanPart `json:"-"`
+}
+
+// PlanPart is one rung of a plan for one volume.
+type PlanPart struct {
+	Rung   string
+	Volume string
+	PodUID string
+	// Word names the volume on a command line; "" where -f does.
+	Word  string
+	Steps []Step
+	// Command does the same where a step has no shell form; "" where it was not
+	// asked for.
+	Command string
 }
 
 // Outcome is how a verb ended for one volume.

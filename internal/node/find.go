@@ -59,6 +59,22 @@ func (f *Find) InPod(podUID, word, plugin string) []Ref {
 	})
 }
 
+// OfPod is everything that a pod has on disk, by path: its volumes and raw block
+// volumes, and of the latter also a map that has lost its link. Plugin "" takes any.
+func (f *Find) OfPod(podUID, plugin string) []Ref {
+	linked := map[string]bool{}
+	return slices.DeleteFunc(f.refs(func(p place) bool {
+		if p.PodUID != podUID || p.Volume == "" || plugin != "" && p.Plugin != plugin {
+			return false
+		}
+		return p.kind == api.KindPodVolume || p.kind == api.KindPodDevice || p.kind == api.KindGlobalMapDevice
+	}), func(r Ref) bool {
+		id := r.Plugin + " " + r.Volume
+		linked[id] = linked[id] || r.Kind == api.KindPodDevice // pods comes before plugins
+		return r.Kind == api.KindGlobalMapDevice && linked[id]
+	})
+}
+
 // handleOf is what the metadata beside a CSI volume calls it, driver^handle; "" where
 // it does not tell, or is that of another plugin's volume.
 func (s *snapshot) handleOf(p place) string {

@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/user"
 	"slices"
+	"strings"
 
 	"github.com/kvol/kvol/internal/api"
 	"github.com/kvol/kvol/internal/host"
@@ -27,6 +28,8 @@ type Ops struct {
 	mgr  *plugins.VolumePluginMgr
 	// Hook is called around every action; tests put faults in there.
 	Hook act.Hook
+	// after is the dry run that the next one goes on from.
+	after *act.Runner
 }
 
 // New makes an Ops.
@@ -34,27 +37,70 @@ func New(h *host.Host, mgr *plugins.VolumePluginMgr) *Ops { return &Ops{host: h,
 
 // Run carries out a verb. What was done so far is returned beside an error.
 func (o *Ops) Run(ctx context.Context, verb Verb, req Request) (*api.List[api.Result], error) {
+	results, err := o.runOne(ctx, verb, req)
+	return api.NewList("ResultList", results, nil), err
+}
+
+func (o *Ops) runOne(ctx context.Context, verb Verb, req Request) ([]api.Result, error) {
 	op, err := o.open(ctx, verb, req, false)
 	if err != nil {
-		return api.NewList[api.Result]("ResultList", nil, nil), err
+		return nil, err
 	}
 	defer op.close()
 	err = op.carryOut(ctx)
 	op.end(err)
-	return api.NewList("ResultList", op.results, nil), err
+	return op.results, err
 }
 
 // Plan says what a verb would do, step by step, and changes nothing.
 func (o *Ops) Plan(ctx context.Context, verb Verb, req Request) (*api.Plan, error) {
+	op, err := o.planOne(ctx, verb, req)
+	if err != nil {
+		return nil, err // half a plan is none: nobody must run it
+	}
+	p := op.run.Plan()
+	p.Parts = op.parts(0)
+	return p, nil
+}
+
+// planOne is a verb in a dry run that has come to its end.
+func (o *Ops) planOne(ctx context.Context, verb Verb, req Request) (*operation, error) {
 	op, err := o.open(ctx, verb, req, true)
 	if err != nil {
 		return nil, err
 	}
 	defer op.close()
-	if err := op.carryOut(ctx); err != nil {
-		return nil, err
+	return op, op.carryOut(ctx)
+}
+
+// parts are the steps of a dry run rung by rung, their numbers moved on by those of
+// the plan before it.
+func (op *operation) parts(before int) []api.PlanPart {
+	parts := []api.PlanPart{}
+	for _, r := range op.results {
+		if len(r.Steps) == 0 {
+			continue
+		}
+		part := api.PlanPart{Rung: r.Op, Volume: op.name, PodUID: op.req.Pod.UID, Word: op.word(), Steps: slices.Clone(r.Steps)}
+		for i := range part.Steps {
+			part.Steps[i].N += before
+		}
+		parts = append(parts, part)
 	}
-	return op.run.Plan(), nil
+	return parts
+}
+
+// word names the volume to another kvol: as the operator did where that says more
+// than the name, or with the files.
+func (op *operation) word() string {
+	v := op.req.Volume
+	switch {
+	case op.req.Spec != nil:
+		return ""
+	case strings.HasPrefix(v, op.host.Layout.Root+"/"), strings.Contains(v, "^"):
+		return v
+	}
+	return op.name
 }
 
 // operation is one run of one verb on one volume.
@@ -98,6 +144,7 @@ func (o *Ops) open(ctx context.Context, verb Verb, req Request, dry bool) (*oper
 	conf := act.Config{
 		Root: root, Layout: o.host.Layout, Mounts: o.host.Mounts, Helper: o.host.Helper, Exec: o.host.Exec, Devices: o.host.Devices,
 		DryRun: dry, Lazy: req.Lazy, ForceUmount: req.ForceUmount, WithoutDriver: req.WithoutDriver, Hook: o.Hook, Warn: o.host.Warn, Progress: o.host.Progress,
+		After: o.after,
 	}
 	if dry {
 		if conf.State, err = o.host.ReadOwn(o.host.StateDir); err != nil {

@@ -3,6 +3,7 @@ package render
 import (
 	"bufio"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/kvol/kvol/internal/api"
@@ -33,17 +34,33 @@ func stepColumns([]api.Step, Format) []column[api.Step] {
 }
 
 // Write shows the plan. As a script it is api.ErrNotSupported, with the step
-// named and nothing written, when a step has no shell form.
+// named and nothing written, when a step has no shell form and nothing stands for it.
 func (v PlanView) Write(w io.Writer, p *api.Plan, o Options) error {
 	if o.Format != Shell {
 		return v.View.Write(w, p.List, o)
 	}
-	if p.NoShell != "" {
-		return api.Errorf(api.ErrNotSupported, "this plan has no shell form, because of step %s", p.NoShell).
-			WithNext("run the command itself, or look at the steps with --dry-run -o table")
+	if step := noShell(p); step != "" {
+		return api.Errorf(api.ErrNotSupported, "this plan has no shell form, because of step %s", step).
+			WithNext("run the command itself, or look at the steps with --dry-run -o table; --shell-with-kvol prints a kvol line for such a step")
 	}
 	return script(w, p)
 }
+
+// noShell names the first step that the script cannot have.
+func noShell(p *api.Plan) string {
+	if p.Parts == nil {
+		return p.NoShell
+	}
+	for _, part := range p.Parts {
+		if i := slices.IndexFunc(part.Steps, hasNoShell); i >= 0 && part.Command == "" {
+			s := part.Steps[i]
+			return number(s.N) + " " + s.Action + " " + s.Target
+		}
+	}
+	return ""
+}
+
+func hasNoShell(s api.Step) bool { return s.Shell == "" }
 
 // script prints the facts that the plan rests on and then its steps. A fact that
 // no longer holds ends the script with 4, the exit code of a refusal, before
@@ -62,13 +79,40 @@ func script(w io.Writer, p *api.Plan) error {
 	for _, fact := range p.Facts {
 		write("if ! { ", fact, "; }; then echo ", shellQuote("refused, this no longer holds: "+Line(fact)), " >&2; exit 4; fi\n")
 	}
-	for _, s := range p.Items {
-		write("\n# ", number(s.N), ". ", Line(s.Reason), "\n", s.Shell, "\n")
+	parts := p.Parts
+	if parts == nil {
+		parts = []api.PlanPart{{Steps: p.Items}}
+	}
+	for i, part := range parts {
+		if of := ofWhat(part); i == 0 && of != ofWhat(parts[len(parts)-1]) || i > 0 && of != ofWhat(parts[i-1]) {
+			write("\n# ", Line(of), "\n")
+		}
+		instead := part.Command != "" && slices.ContainsFunc(part.Steps, hasNoShell)
+		for j, s := range part.Steps {
+			if !instead || j == 0 {
+				write("\n")
+			}
+			write("# ", number(s.N), ". ", Line(s.Reason), "\n")
+			if !instead {
+				write(s.Shell, "\n")
+			}
+		}
+		if instead {
+			write(part.Command, "\n")
+		}
 	}
 	if len(p.Items) == 0 {
 		write("\n# There is nothing to do.\n")
 	}
 	return b.Flush()
+}
+
+// ofWhat is the volume that a part of a plan is of.
+func ofWhat(p api.PlanPart) string {
+	if p.PodUID == "" {
+		return "Volume " + p.Volume
+	}
+	return "Volume " + p.Volume + " of pod " + p.PodUID
 }
 
 // shellQuote makes one word of s, whatever is in it.

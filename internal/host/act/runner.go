@@ -93,6 +93,9 @@ type Config struct {
 	// Progress is told what the runner is busy with, before it may take long; nil
 	// tells nobody.
 	Progress func(what string)
+	// After is a dry run that this one goes on from: it sees the node as that one
+	// would have left it.
+	After *Runner
 }
 
 // Runner carries actions out, or records them.
@@ -111,6 +114,8 @@ type Runner struct {
 	noShell  string
 	refs     int
 	sources  map[string]*Source
+	before   int             // steps of the dry runs that this one goes on from
+	targets  map[string]bool // of the steps that a dry run recorded
 }
 
 // NewRunner reads the mount table once and gives a runner that keeps it up to
@@ -120,10 +125,15 @@ func NewRunner(c Config) (*Runner, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Runner{
+	r := &Runner{
 		Config: c, table: t, over: map[string]overlay{}, laid: map[string]map[string]bool{}, loops: map[string]string{}, sources: map[string]*Source{},
-		popped: map[string]bool{},
-	}, nil
+		popped: map[string]bool{}, targets: map[string]bool{},
+	}
+	if a := c.After; a != nil {
+		r.table, r.over, r.laid, r.loops, r.detached, r.popped, r.targets = a.table, a.over, a.laid, a.loops, a.detached, a.popped, a.targets
+		r.refs, r.before = a.refs, a.before+len(a.steps)
+	}
+	return r, nil
 }
 
 // Close lets go of the descriptors that the runner keeps.
@@ -157,7 +167,7 @@ func (r *Runner) Do(ctx context.Context, a Action) (Value, error) {
 	}
 	if is {
 		if f, ok := a.(facter); ok {
-			r.facts = append(r.facts, f.fact())
+			r.restsOn(s.Target, f.fact())
 		}
 		return Known(value), nil
 	}
@@ -166,6 +176,14 @@ func (r *Runner) Do(ctx context.Context, a Action) (Value, error) {
 		return r.record(a, s), nil
 	}
 	return r.carryOut(ctx, a, s)
+}
+
+// restsOn adds to the facts that a script checks before its first step. What an
+// earlier step of the plan makes is none of them: it is not there yet.
+func (r *Runner) restsOn(path, fact string) {
+	if _, planned := r.over[path]; !planned && !r.targets[path] {
+		r.facts = append(r.facts, fact)
+	}
 }
 
 func (r *Runner) record(a Action, s api.Step) Value {
@@ -179,6 +197,7 @@ func (r *Runner) record(a Action, s api.Step) Value {
 		r.noShell = fmt.Sprintf("%d %s %s", s.N, s.Action, s.Target)
 	}
 	r.steps = append(r.steps, s)
+	r.targets[s.Target] = true
 	a.settle(r, v)
 	return v
 }
@@ -277,7 +296,7 @@ func (r *Runner) MkdirAll(ctx context.Context, path string, perm uint32, reason 
 		missing = append(missing, p)
 	}
 	if len(missing) == 0 {
-		r.facts = append(r.facts, "[ -d "+Quote(path)+" ]")
+		r.restsOn(path, "[ -d "+Quote(path)+" ]")
 		return nil
 	}
 	for i := len(missing) - 1; i >= 0; i-- {

@@ -233,7 +233,7 @@ func (r *Runner) openEntry(path string) (*os.File, error) {
 
 // added puts a new mount on top of its path in the runner's table.
 func (r *Runner) added(m mounts.Mount) {
-	m.ID = -1 - len(r.steps) // what a dry run makes has no id in the kernel
+	m.ID = -1 - r.before - len(r.steps) // what a dry run makes has no id in the kernel
 	if !r.DryRun {
 		if info, err := r.Root.Stat(m.MountPoint); err == nil {
 			m.ID = int(info.MountID)

@@ -329,8 +329,7 @@ func choose(candidates []candidate, volume string) (candidate, error) {
 	case len(matches) == 1:
 		return matches[0], nil
 	case len(labels) == 0:
-		return candidate{}, api.Errorf(api.ErrUsage, "the input holds no volume").
-			WithNext("give a PersistentVolume, or a pod that has volumes, with -f")
+		return candidate{}, noVolume()
 	case len(matches) == 0:
 		e = api.Errorf(api.ErrUsage, "--volume %s is none of the volumes in the input: %s", volume, some(labels)).
 			WithNext("name one of them, or give its document with -f")
