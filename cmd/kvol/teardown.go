@@ -21,6 +21,7 @@ func newTeardownCmd(a *app) *cobra.Command {
 	cmd.Use, cmd.Short = "teardown [VOLUME]", "Carry a volume the whole way down: unpublish, unmount-device, detach"
 	cmd.Long, cmd.Example = teardownLong+cmd.Long, teardownExample
 	o.addPod(cmd.Flags())
+	o.addAll(cmd.Flags())
 	o.addUnmount(cmd.Flags())
 	return cmd
 }

@@ -21,6 +21,7 @@ func newUnpublishCmd(a *app) *cobra.Command {
 	cmd.Use, cmd.Short = "unpublish [VOLUME]", "Take a volume away from a pod's directory"
 	cmd.Long, cmd.Example = unpublishLong+cmd.Long, unpublishExample
 	o.addPod(cmd.Flags())
+	o.addAll(cmd.Flags())
 	o.addUnmount(cmd.Flags())
 	return cmd
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/kvol/kvol/internal/api"
@@ -17,10 +18,12 @@ type verbOptions struct {
 	volumeOptions
 	verb              ops.Verb
 	dryRun            bool
+	shellWithKvol     bool
 	check             bool
 	format            bool
 	mustExist         bool
 	lazy, forceUmount bool
+	flags             *pflag.FlagSet
 }
 
 // upCmd begins the command of a verb that brings a volume up, which takes its
@@ -35,6 +38,9 @@ func (a *app) upCmd(verb ops.Verb, limit time.Duration) (*cobra.Command, *verbOp
 		if o.check && o.dryRun {
 			return api.Errorf(api.ErrUsage, "--check changes nothing by itself: leave --dry-run away")
 		}
+		if err := o.checkAll(); err != nil {
+			return err
+		}
 		return a.do(cmd, limit, o)
 	}
 	return cmd, o
@@ -46,7 +52,7 @@ func (a *app) downCmd(verb ops.Verb) (*cobra.Command, *verbOptions) {
 	cmd, o := a.verbCmd(verb)
 	cmd.Args = atMostOne("VOLUME")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := o.argument(args); err != nil {
+		if err := errors.Join(o.argument(args), o.checkAll()); err != nil {
 			return err
 		}
 		return a.do(cmd, verbLimit, o)
@@ -61,6 +67,8 @@ func (a *app) verbCmd(verb ops.Verb) (*cobra.Command, *verbOptions) {
 	cmd := &cobra.Command{Long: exitCodes(verbCodes...), GroupID: lifecycle}
 	o.addSpecFlags(cmd.Flags())
 	cmd.Flags().BoolVar(&o.dryRun, "dry-run", false, "show the steps and do nothing")
+	cmd.Flags().BoolVar(&o.shellWithKvol, "shell-with-kvol", false, "with --dry-run -o shell: a kvol line where a step has no shell form")
+	o.flags = cmd.Flags()
 	return cmd, o
 }
 
@@ -79,6 +87,18 @@ func (o *verbOptions) addUnmount(f *pflag.FlagSet) {
 }
 
 func (o *verbOptions) run(ctx context.Context, a *app) error {
+	if o.shellWithKvol {
+		if err := o.checkScript(a); err != nil {
+			return err
+		}
+	}
+	w := work{dryRun: o.dryRun, instruct: "the same command with --dry-run"}
+	if o.shellWithKvol {
+		w.instead = func(p api.PlanPart) (string, error) { return o.command(a, p) }
+	}
+	if o.all {
+		return o.runAll(ctx, a, w)
+	}
 	req, err := o.request(ctx, a)
 	if err != nil {
 		return err
@@ -86,7 +106,61 @@ func (o *verbOptions) run(ctx context.Context, a *app) error {
 	if o.check {
 		return a.checkAttached(ctx, req)
 	}
+	o.ask(&req)
+	w.run = func(ctx context.Context, op *ops.Ops) (*api.List[api.Result], error) { return op.Run(ctx, o.verb, req) }
+	w.plan = func(ctx context.Context, op *ops.Ops) (*api.Plan, error) { return op.Plan(ctx, o.verb, req) }
+	return a.carry(ctx, w)
+}
+
+// runAll is run for every volume of some pods: of their documents, or without any of
+// what is on disk.
+func (o *verbOptions) runAll(ctx context.Context, a *app, w work) error {
+	like := ops.Request{Plugin: o.plugin}
+	o.ask(&like)
+	warnings := []string{}
+	requests := func(op *ops.Ops) ([]ops.Request, error) { return op.OnDisk(like, o.uids()) }
+	if len(o.files) > 0 {
+		docs, err := o.documents(ctx, a)
+		if err != nil {
+			return err
+		}
+		items, left, err := docs.SelectAll(o.uids())
+		if err != nil {
+			return err
+		}
+		warnings = append(warnings, left...)
+		requests = func(*ops.Ops) (reqs []ops.Request, _ error) {
+			for _, item := range items {
+				req := like
+				req.Spec, req.Pod, req.Word = item.Spec, item.Pod, item.Word
+				reqs = append(reqs, req)
+			}
+			return reqs, nil
+		}
+	}
+	w.run = func(ctx context.Context, op *ops.Ops) (*api.List[api.Result], error) {
+		reqs, err := requests(op)
+		if err != nil {
+			return nil, err
+		}
+		l, err := op.RunAll(ctx, o.verb, reqs)
+		l.Warnings = append(l.Warnings, warnings...)
+		return l, err
+	}
+	w.plan = func(ctx context.Context, op *ops.Ops) (*api.Plan, error) {
+		reqs, err := requests(op)
+		if err != nil {
+			return nil, err
+		}
+		p, err := op.PlanAll(ctx, o.verb, reqs)
+		p.Warnings = append(p.Warnings, warnings...)
+		return p, err
+	}
+	return a.carry(ctx, w)
+}
+
+// ask puts the flags of the verb into a request.
+func (o *verbOptions) ask(req *ops.Request) {
 	req.Format, req.MustExist = o.format, o.mustExist
 	req.Lazy, req.ForceUmount = o.lazy, o.forceUmount
-	return a.carry(ctx, o.verb, req, o.dryRun)
 }

@@ -2,8 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
-	"io"
 	"slices"
 
 	"github.com/kvol/kvol/internal/api"
@@ -12,7 +10,6 @@ import (
 	"github.com/kvol/kvol/internal/plugins"
 	"github.com/kvol/kvol/internal/plugins/all"
 	"github.com/kvol/kvol/internal/plugins/documents"
-	"github.com/kvol/kvol/internal/render"
 
 	"github.com/spf13/pflag"
 )
@@ -22,8 +19,10 @@ import (
 type volumeOptions struct {
 	files  []string // -f
 	volume string   // --volume, or the argument of a reverse verb
+	all    bool     // every volume of the pods
 	plugin string
 	podUID string
+	more   []string // further values of --pod-uid, which go with all
 	// needsPod says that the documents or podUID have to name a pod.
 	needsPod bool
 }
@@ -34,7 +33,47 @@ func (o *volumeOptions) addSpecFlags(f *pflag.FlagSet) {
 }
 
 func (o *volumeOptions) addPodFlag(f *pflag.FlagSet) {
-	f.StringVar(&o.podUID, "pod-uid", "", "`UID` of the pod, when no file has one")
+	f.Var((*uidFlag)(o), "pod-uid", "`UID` of the pod, when no file has one")
+}
+
+// uidFlag is --pod-uid: with --all there can be several, and of others none is
+// forgotten silently.
+type uidFlag volumeOptions
+
+func (u *uidFlag) Set(uid string) error {
+	if u.podUID == "" {
+		u.podUID = uid
+	} else {
+		u.more = append(u.more, uid)
+	}
+	return nil
+}
+
+func (u *uidFlag) String() string { return u.podUID }
+func (u *uidFlag) Type() string   { return "string" }
+
+func (o *volumeOptions) addAll(f *pflag.FlagSet) {
+	f.BoolVar(&o.all, "all", false, "every volume of the pods, each by itself; --pod-uid can be given several times")
+}
+
+// checkAll refuses what does not go with --all, or without it.
+func (o *volumeOptions) checkAll() error {
+	switch {
+	case !o.all && len(o.more) > 0:
+		return api.Errorf(api.ErrUsage, "--pod-uid is given %d times: one volume is of one pod", 1+len(o.more)).
+			WithNext("give one, or --all for every volume of these pods")
+	case o.all && o.volume != "":
+		return api.Errorf(api.ErrUsage, "--all is every volume, and %q names one", o.volume).WithNext("give one of the two")
+	}
+	return nil
+}
+
+// uids are all values of --pod-uid.
+func (o *volumeOptions) uids() []string {
+	if o.podUID == "" {
+		return o.more
+	}
+	return append([]string{o.podUID}, o.more...)
 }
 
 func (o *volumeOptions) addPluginFlag(f *pflag.FlagSet) {
@@ -44,6 +83,14 @@ func (o *volumeOptions) addPluginFlag(f *pflag.FlagSet) {
 // argument takes the VOLUME of a reverse verb.
 func (o *volumeOptions) argument(args []string) error {
 	switch {
+	case o.all && len(args) > 0:
+		o.volume = args[0] // which is refused
+		return nil
+	case o.all && len(o.files) == 0 && o.podUID == "":
+		return api.Errorf(api.ErrUsage, "--all is every volume of a pod, and no pod is named").
+			WithNext("give --pod-uid UID, or the documents of pods with -f")
+	case o.all:
+		return nil
 	case len(args) == 0 && o.volume == "" && len(o.files) == 0:
 		return api.Errorf(api.ErrUsage, "no volume is named").
 			WithNext("give a VOLUME (a name, driver^handle, a device or a path) or its document with -f")
@@ -71,13 +118,7 @@ func (o *volumeOptions) request(ctx context.Context, a *app) (ops.Request, error
 	if len(o.files) == 0 {
 		return req, nil
 	}
-	if slices.Contains(o.files, "") {
-		return req, api.Errorf(api.ErrUsage, "-f is empty").WithNext("name a file after -f, or - for standard input")
-	}
-	if n := len(slices.DeleteFunc(slices.Clone(o.files), func(f string) bool { return f != "-" })); n > 1 {
-		return req, api.Errorf(api.ErrUsage, "-f - is given %d times; standard input can be read once", n)
-	}
-	docs, err := documents.Read(a.inputs(ctx, o.files))
+	docs, err := o.documents(ctx, a)
 	if err != nil {
 		return req, err
 	}
@@ -89,8 +130,19 @@ func (o *volumeOptions) request(ctx context.Context, a *app) (ops.Request, error
 		return req, selected.NoPod
 	}
 	// The name has done its work, and may have been the pod's own for the volume.
-	req.Spec, req.Volume, req.Pod = selected.Specs[0], "", selected.Pod
+	req.Spec, req.Volume, req.Pod, req.Word = selected.Specs[0], "", selected.Pod, selected.Word
 	return req, nil
+}
+
+// documents reads the -f files.
+func (o *volumeOptions) documents(ctx context.Context, a *app) (*documents.Documents, error) {
+	if slices.Contains(o.files, "") {
+		return nil, api.Errorf(api.ErrUsage, "-f is empty").WithNext("name a file after -f, or - for standard input")
+	}
+	if n := len(slices.DeleteFunc(slices.Clone(o.files), func(f string) bool { return f != "-" })); n > 1 {
+		return nil, api.Errorf(api.ErrUsage, "-f - is given %d times; standard input can be read once", n)
+	}
+	return documents.Read(a.inputs(ctx, o.files))
 }
 
 // inputs are the -f files, not opened yet.
@@ -155,60 +207,4 @@ func (a *app) hostOptions() host.Options {
 		Warn:     func(s string) { a.progress.end(); a.log.Warn(s) },
 		Progress: a.busy,
 	}
-}
-
-// carry carries a volume up or down, or shows the steps of that.
-func (a *app) carry(ctx context.Context, verb ops.Verb, req ops.Request, dryRun bool) error {
-	if dryRun {
-		return a.plan(ctx, verb, req)
-	}
-	o, err := a.options(render.Results())
-	if err != nil && a.output == string(render.Shell) {
-		err = (&api.Error{Err: err}).WithNext("the steps as a script: the same command with --dry-run")
-	}
-	if err != nil {
-		return err
-	}
-	h, mgr, err := a.open()
-	if err != nil {
-		return err
-	}
-	defer h.Close()
-	l, err := ops.New(h, mgr).Run(ctx, verb, req)
-	a.progress.end()
-	return a.results(l, err, o)
-}
-
-// results shows what a verb did, as far as it came.
-func (a *app) results(l *api.List[api.Result], failed error, o render.Options) error {
-	if l == nil {
-		return failed
-	}
-	write := func(w io.Writer) error { return render.Results().Write(w, l, o) }
-	if a.quiet {
-		write = func(io.Writer) error { return nil }
-	}
-	return errors.Join(failed, a.list(l.Warnings, len(l.Items), render.Results().Empty(), failed, o, write))
-}
-
-func (a *app) plan(ctx context.Context, verb ops.Verb, req ops.Request) error {
-	view := render.Plans()
-	if err := a.quietly(); err != nil {
-		return err
-	}
-	o, err := a.options(view)
-	if err != nil {
-		return err
-	}
-	h, mgr, err := a.open()
-	if err != nil {
-		return err
-	}
-	defer h.Close()
-	p, err := ops.New(h, mgr).Plan(ctx, verb, req)
-	a.progress.end()
-	if err != nil {
-		return err // half a plan is none: nobody must run it
-	}
-	return a.list(p.Warnings, len(p.Items), view.Empty(), nil, o, func(w io.Writer) error { return view.Write(w, p, o) })
 }

@@ -155,7 +155,7 @@ type PlanPart struct {
 	Rung   string
 	Volume string
 	PodUID string
-	// Word names the volume on a command line; "" where -f does.
+	// Word names the volume on a command line, or among the documents.
 	Word  string
 	Steps []Step
 	// Command does the same where a step has no shell form; "" where it was not

@@ -119,19 +119,24 @@ func nameOf(req Request) string {
 	return req.Volume
 }
 
-// ordered sorts volumes as their paths in the pods' directories are.
+// ordered sorts volumes as their paths in the pods' directories are, and leaves out
+// those of other plugins than the one that was named.
 func (o *Ops) ordered(reqs []Request) []Request {
+	plugin := func(r Request) string {
+		if p, err := o.mgr.FindPluginBySpec(r.Spec); err == nil {
+			return p.GetPluginName()
+		}
+		return r.Spec.Source()
+	}
 	key := func(r Request) string {
 		if r.Spec == nil {
 			return r.Volume // the path itself
 		}
-		plugin := r.Spec.Source()
-		if p, err := o.mgr.FindPluginBySpec(r.Spec); err == nil {
-			plugin = p.GetPluginName()
-		}
-		return paths.EscapePlugin(plugin) + "/" + r.Spec.Name()
+		return paths.EscapePlugin(plugin(r)) + "/" + r.Spec.Name()
 	}
-	reqs = slices.Clone(reqs)
+	reqs = slices.DeleteFunc(slices.Clone(reqs), func(r Request) bool {
+		return r.Spec != nil && r.Plugin != "" && plugin(r) != r.Plugin
+	})
 	slices.SortStableFunc(reqs, func(a, b Request) int {
 		return cmp.Or(strings.Compare(a.Pod.UID, b.Pod.UID), strings.Compare(key(a), key(b)))
 	})

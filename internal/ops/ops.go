@@ -7,6 +7,7 @@
 package ops
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -90,13 +91,13 @@ func (op *operation) parts(before int) []api.PlanPart {
 	return parts
 }
 
-// word names the volume to another kvol: as the operator did where that says more
-// than the name, or with the files.
+// word names the volume to another kvol: among the documents, or as the operator did
+// where that says more than the name.
 func (op *operation) word() string {
 	v := op.req.Volume
 	switch {
 	case op.req.Spec != nil:
-		return ""
+		return cmp.Or(op.req.Word, op.name)
 	case strings.HasPrefix(v, op.host.Layout.Root+"/"), strings.Contains(v, "^"):
 		return v
 	}

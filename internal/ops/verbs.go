@@ -24,6 +24,8 @@ type Request struct {
 	// Volume is the argument of the reverse verbs: a PV or spec name,
 	// driver^handle, a device or a path.
 	Volume string
+	// Word is what selects Spec among the documents that it comes from.
+	Word string
 	// Plugin narrows Volume to one plugin; empty takes any.
 	Plugin string
 	Pod    plugins.PodRef

@@ -23,6 +23,8 @@ type Selection struct {
 	// NoPod says, where HasPod is false, why and what to do: the error of a verb
 	// that needs the pod.
 	NoPod error
+	// Word selects the volume again among the same documents.
+	Word string
 }
 
 // candidate is a volume that could be meant, or one that could be if more were
@@ -74,7 +76,8 @@ func (d *Documents) Select(volume, podUID string) (*Selection, error) {
 			return nil, err
 		}
 	}
-	chosen, err := choose(ix.candidates(pod, sel.NoPod), volume)
+	all := ix.candidates(pod, sel.NoPod)
+	chosen, err := choose(all, volume)
 	if err != nil {
 		return nil, err
 	}
@@ -90,7 +93,7 @@ func (d *Documents) Select(volume, podUID string) (*Selection, error) {
 	if pod != nil {
 		chosen.spec.Namespace = namespace(pod.Namespace)
 	}
-	sel.Specs = []*plugins.Spec{chosen.spec}
+	sel.Specs, sel.Word = []*plugins.Spec{chosen.spec}, wordFor(all, chosen)
 	return sel, nil
 }
 
