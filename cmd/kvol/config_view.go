@@ -12,7 +12,7 @@ import (
 
 const configViewLong = `Shows the value of every setting and, with --show-origin, where it comes from. A flag
 comes before the environment (KVOL_ROOT_DIR for --root-dir), that before the file
-(root-dir: /data/kubelet), and that before the default. What only one command has,
+(root-dir: /data/kubelet), that before a running kubelet's own, and that before the default. What only one command has,
 above all its risks, is set by neither the environment nor the file.`
 
 const configViewExample = `  kvol config view --show-origin
@@ -42,7 +42,7 @@ func newConfigViewCmd(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "view",
 		Short:   "Show every setting and where it comes from",
-		Long:    configViewLong + exitCodes(selfCodes...),
+		Long:    configViewLong + exitCodes(readCodes...),
 		Example: configViewExample,
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -56,6 +56,9 @@ func newConfigViewCmd(a *app) *cobra.Command {
 
 func (o *configViewOptions) run(_ context.Context, a *app) error {
 	return showList(a, render.Settings(o.showOrigin), func() (*api.List[api.Setting], error) {
+		if err := a.foresee(); err != nil {
+			return nil, err
+		}
 		return a.settingList(o.flags), nil
 	})
 }

@@ -72,6 +72,24 @@ func changing(f *pflag.FlagSet) (can, will bool) {
 	return err == nil, err == nil && !dry
 }
 
+// foresee settles what [app.locate] would, to be shown: it goes nowhere, and several
+// kubelets are not an error.
+func (a *app) foresee() error {
+	s, err := a.survey()
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	owner, err := s.owner()
+	switch {
+	case errors.Is(err, api.ErrRefused):
+		a.rootDir, a.origins["root-dir"] = "", "several kubelets"
+	case owner != nil:
+		a.adopt(owner.Process)
+	}
+	return nil
+}
+
 // given says that a setting has not its default.
 func (a *app) given(flag string) bool { return a.origins[flag] != "default" }
 

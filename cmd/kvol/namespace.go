@@ -38,6 +38,10 @@ type handover struct {
 
 	RootDir, NodeName string
 	Origins           map[string]string
+
+	Kubeconfig, RuntimeEndpoint string
+	PodsFrom                    []string
+
 	Files             map[string][]byte // null: it was not there
 	Own               map[string]handedDir
 }
@@ -104,6 +108,7 @@ func (a *app) receive() error {
 func (a *app) arrived() error {
 	h := a.handed
 	a.rootDir, a.nodeName, a.origins = h.RootDir, h.NodeName, h.Origins
+	a.kubeconfig, a.runtimeEndpoint, a.podsFrom = h.Kubeconfig, h.RuntimeEndpoint, h.PodsFrom
 	a.procRoot, a.sysRoot, a.devRoot = "/proc", "/sys", "/dev"
 	ns, err := os.Readlink("/proc/self/ns/mnt")
 	if err == nil && ns != h.MountNS {
@@ -160,6 +165,10 @@ func (a *app) enter(pid int, isKubelet bool) error {
 	h.Dir, h.MountNS = dir, ns
 	own, keep := a.openOwn()
 	h.Own = own
+	h.Kubeconfig, h.RuntimeEndpoint, h.PodsFrom = bring(&keep, a.kubeconfig), bring(&keep, a.runtimeEndpoint), slices.Clone(a.podsFrom)
+	for i, source := range a.podsFrom {
+		h.PodsFrom[i] = bring(&keep, source)
+	}
 	letter, err := write(h)
 	if err != nil {
 		return err
@@ -194,6 +203,24 @@ func (a *app) openOwn() (own map[string]handedDir, keep []*os.File) {
 	return own, keep
 }
 
+// bring opens what a path of the operator's leads to, and gives the path of it by the
+// descriptor. One that is not there is left as it is: it may be meant as the kubelet
+// sees it.
+func bring(keep *[]*os.File, word string) string {
+	path, scheme := word, ""
+	for _, s := range []string{"unix://", "file:"} {
+		if rest, ok := strings.CutPrefix(word, s); ok {
+			path, scheme = rest, s
+		}
+	}
+	f, err := os.OpenFile(path, unix.O_PATH, 0)
+	if err != nil {
+		return word
+	}
+	*keep = append(*keep, f)
+	return fmt.Sprintf("%s/proc/%d/fd/%d", scheme, os.Getpid(), f.Fd())
+}
+
 // write puts the handover where only this process and what it becomes can read it: it
 // has what the files have, secrets too.
 func write(h *handover) (*os.File, error) {
@@ -211,6 +238,15 @@ func write(h *handover) (*os.File, error) {
 		return nil, err
 	}
 	return f, nil
+}
+
+// bind says where the steps of a plan belong, where that is not where it is read.
+func (a *app) bind(p *api.Plan) {
+	if a.handed == nil {
+		return
+	}
+	p.Facts = slices.Insert(p.Facts, 0, fmt.Sprintf(`test "$(readlink /proc/self/ns/mnt)" = %s`, act.Quote(a.handed.MountNS)))
+	p.Warnings = append(p.Warnings, fmt.Sprintf("these steps are for the mount namespace of process %d: nsenter --target %[1]d --mount", a.handed.PID))
 }
 
 // abs is a path as the operator meant it.

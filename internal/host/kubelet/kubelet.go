@@ -57,7 +57,7 @@ func Find(procRoot string) ([]Process, error) {
 	var found []Process
 	for _, name := range names {
 		pid, err := strconv.Atoi(name)
-		if err != nil {
+		if err != nil || !mayBe(int(dir.Fd()), name) {
 			continue
 		}
 		if p, ok := look(proc{filepath.Join(procRoot, name)}, proc{filepath.Join(procRoot, "self")}); ok {
@@ -80,7 +80,7 @@ var programs = map[string]func(proc, []string) (settings, bool){
 // look reads one process. The start time before and after tells that the number is
 // still that of the same process.
 func look(p, self proc) (Process, bool) {
-	if !p.mayBe() || !p.privileged(self) {
+	if !p.privileged(self) {
 		return Process{}, false
 	}
 	exe, err := os.Readlink(p.dir + "/exe")
@@ -110,14 +110,19 @@ func look(p, self proc) (Process, bool) {
 // proc is the directory of a process in /proc.
 type proc struct{ dir string }
 
-// mayBe tells cheaply that a process is none, by the name that the kernel keeps of
-// it: that of the file which was executed (k3s runs itself as k3s-server).
-func (p proc) mayBe() bool {
-	comm, err := os.ReadFile(p.dir + "/comm")
+// mayBe tells that a process is none, by the name that the kernel keeps of it: that of
+// the file which was executed (k3s runs itself as k3s-server). It is asked of every
+// process of the node, hence the bare system calls (590 processes: 4.4 ms, and 6.7 with
+// [os.ReadFile]).
+func mayBe(procRoot int, pid string) bool {
+	fd, err := unix.Openat(procRoot, pid+"/comm", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return false
 	}
-	name := string(bytes.TrimSpace(comm))
+	defer unix.Close(fd)
+	var buf [32]byte // TASK_COMM_LEN is 16
+	n, _ := unix.Read(fd, buf[:])
+	name := string(bytes.TrimSpace(buf[:max(n, 0)]))
 	return programs[name] != nil || name == "k3s-server" || name == "k3s-agent"
 }
 
