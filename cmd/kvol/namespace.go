@@ -42,8 +42,8 @@ type handover struct {
 	Kubeconfig, RuntimeEndpoint string
 	PodsFrom                    []string
 
-	Files             map[string][]byte // null: it was not there
-	Own               map[string]handedDir
+	Files map[string][]byte // null: it was not there
+	Own   map[string]handedDir
 }
 
 // handedDir is a directory that was opened, or why it was not.
@@ -148,7 +148,7 @@ var kindOf = map[int]error{api.ExitNotFound: api.ErrNotFound, api.ExitRefused: a
 // that cannot be done.
 func (a *app) enter(pid int, isKubelet bool) error {
 	proc := filepath.Join(a.procRoot, strconv.Itoa(pid))
-	view, err := exec.OpenView(proc)
+	view, err := exec.OpenView(proc, filepath.Join(a.procRoot, "self"))
 	if err != nil {
 		return noView(pid, err)
 	}

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"path/filepath"
 	"slices"
@@ -83,10 +82,7 @@ func (a *app) plan(ctx context.Context, w work) error {
 	if p == nil || err != nil && o.Format == render.Shell {
 		return err // half a script is none: nobody must run it
 	}
-	if a.handed != nil {
-		p.Facts = append([]string{fmt.Sprintf(`test "$(readlink /proc/self/ns/mnt)" = %s`, act.Quote(a.handed.MountNS))}, p.Facts...)
-		p.Warnings = append(p.Warnings, fmt.Sprintf("these steps are for the mount namespace of process %d: nsenter --target %d --mount", a.handed.PID, a.handed.PID))
-	}
+	a.bind(p)
 	for i := range p.Parts {
 		if w.instead == nil {
 			break

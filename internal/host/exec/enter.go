@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -13,12 +14,18 @@ import (
 // View is how another process sees the machine, held open: it stays when the process
 // ends.
 type View struct {
-	mount, host, root *os.File
+	mount, root *os.File
+	host        *os.File // the namespace of its host name, nil where it is ours
 }
 
-// OpenView opens the view of the process that has this directory in /proc.
-func OpenView(proc string) (*View, error) {
+// OpenView opens the view of a process, by its directory and by ours in /proc.
+func OpenView(proc, self string) (*View, error) {
 	v := &View{}
+	theirs, err := os.Readlink(proc + "/ns/uts")
+	ours, _ := os.Readlink(self + "/ns/uts")
+	if err != nil {
+		return nil, err
+	}
 	for _, part := range []struct {
 		to    **os.File
 		name  string
@@ -26,6 +33,9 @@ func OpenView(proc string) (*View, error) {
 	}{
 		{&v.mount, "ns/mnt", unix.O_RDONLY}, {&v.host, "ns/uts", unix.O_RDONLY}, {&v.root, "root", unix.O_PATH | unix.O_DIRECTORY},
 	} {
+		if part.to == &v.host && theirs == ours {
+			continue // so that no right is needed to go there
+		}
 		fd, err := unix.Open(proc+"/"+part.name, part.flags|unix.O_CLOEXEC, 0)
 		if err != nil {
 			v.Close()
@@ -77,19 +87,23 @@ func (v *View) Become(args, env []string, keep ...*os.File) error {
 }
 
 func (v *View) become(program string, args, env []string) error {
-	for _, step := range []struct {
+	type step struct {
 		name string
 		do   func() error
-	}{
+	}
+	steps := []step{
 		{"unshare", func() error { return unix.Unshare(unix.CLONE_FS) }},
-		{"setns", func() error { return unix.Setns(int(v.host.Fd()), unix.CLONE_NEWUTS) }},
 		{"setns", func() error { return unix.Setns(int(v.mount.Fd()), unix.CLONE_NEWNS) }},
 		// setns has put us at the root of the namespace, and the process may be in a
 		// chroot of that.
 		{"chdir", func() error { return unix.Fchdir(int(v.root.Fd())) }},
 		{"chroot", func() error { return unix.Chroot(".") }},
 		{"exec", func() error { return unix.Exec(program, args, env) }},
-	} {
+	}
+	if v.host != nil {
+		steps = slices.Insert(steps, 0, step{"setns", func() error { return unix.Setns(int(v.host.Fd()), unix.CLONE_NEWUTS) }})
+	}
+	for _, step := range steps {
 		if err := step.do(); err != nil {
 			return os.NewSyscallError(step.name, err)
 		}

@@ -103,6 +103,9 @@ func kubelite(p proc, args []string) (settings, bool) {
 		})
 		s = flags(strings.Fields(text))
 	}
+	if root, ok := p.listens(); ok {
+		s.rootDir = root
+	}
 	return s, true
 }
 
