@@ -83,6 +83,13 @@ func Command(procRoot string, pid int) string {
 	return strings.TrimSpace(string(name))
 }
 
+// MountNamespace is the link text of a process's mount namespace, "" where it has
+// ended.
+func MountNamespace(procRoot string, pid int) string {
+	ns, _ := os.Readlink(filepath.Join(procRoot, strconv.Itoa(pid), "ns/mnt"))
+	return ns
+}
+
 // Cgroups walks the control groups below sysRoot/fs/cgroup: a version 2 tree, those
 // of version 1, or both. Where is asked of each by its path, and of one that it
 // knows, what it said is told when there is a process in it or below; only what it

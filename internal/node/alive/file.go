@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"regexp"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -83,13 +84,17 @@ func parsePods(data []byte) (pods []Pod, line int, err error) {
 		if strings.ContainsAny(line, ": ") || line == "---" {
 			return parseYAML(data)
 		}
-		if !podElement.MatchString(line) {
+		if !uidLine.MatchString(line) {
 			return nil, n, fmt.Errorf("%q is no pod uid: a UUID, or the 32 hex digits of a static pod", line)
 		}
 		pods = append(pods, Pod{UID: line})
 	}
 	return pods, 0, nil
 }
+
+// uidLine is strict: a list of names, or of the ids that the runtime gives, would have
+// every pod of the node taken for gone.
+var uidLine = regexp.MustCompile(`^([0-9a-f]{32}|[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12})$`)
 
 // lines are those that are neither empty nor a comment, by their number.
 func lines(data []byte) func(func(int, string) bool) {

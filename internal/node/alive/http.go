@@ -14,7 +14,7 @@ import (
 )
 
 // maxBody is more than the pods of any node: 250 of them are some 5 MB.
-const maxBody = 64 << 20
+const maxBody = 32 << 20
 
 // client asks one server once or twice: no connection is kept, no redirection
 // followed, as it would go to another server with what proves who we are.

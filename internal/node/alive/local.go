@@ -47,50 +47,57 @@ func (l *look) askCgroups(ctx context.Context) answer {
 // askProcesses looks for processes that use something of a pod. Two things tell:
 //
 // A file or directory below the pod's directory that a process has open, works in or
-// runs, in whatever mount namespace: /proc shows the path as that namespace has it,
-// and the uid is a part of it wherever the kubelet's root is mounted.
+// runs, in whatever mount namespace it is.
 //
-// A mount in another mount namespace of something below the pod's directory: its
-// root field, the path within the file system, has the uid in it, and its mount point
-// has not. That is what a container has (its /etc/hosts, its termination log, its
-// volumes on the same disk), and so it says that the container has a process. A mount
-// point with the uid is another matter: a namespace that was copied from the
-// node's, a CSI driver's or an agent's, has all mounts of all pods at the kubelet's own
-// paths, keeps them when the kubelet unmounts its own, and nobody there may know of
-// the pod. So such a copy is no life, and neither is a mount that this namespace has
-// in the same place; what somebody in there really has open shows as said above.
-// The mounts of this process's own namespace are what is asked about.
+// A mount in another mount namespace of something below the pod's directory, at a
+// place that is not named after the pod. That is what a container has (its
+// /etc/hosts, its termination log, its volumes on the same disk), and so it says that
+// the container has a process. A mount point with the uid in it is another matter: a
+// namespace that was copied from the node's, a CSI driver's or an agent's, has all
+// mounts of all pods where the kubelet has them, and keeps them when the kubelet
+// unmounts its own, although nobody in there knows of the pod. Such a copy is no
+// life, and neither is a mount that this namespace has in the same place; what
+// somebody in there has open of it shows as said above. The mounts of this process's
+// own namespace are what is asked about.
 //
-// A volume of another file system, bound into a container, names no pod in either
-// field, and may be of several pods; its container shows by its other mounts.
+// A volume of another file system, bound into a container, does not show whose it is,
+// and may be of several pods; its container shows by its other mounts.
 func (l *look) askProcesses(ctx context.Context) answer {
-	found := map[string]string{}
-	note := func(in, why string) {
-		for _, uid := range uidsIn(in) {
-			if found[uid] == "" {
-				found[uid] = why
-			}
-		}
-	}
-	proc, own := l.host.ProcRoot, l.host.Devices.OwnMountNamespace()
 	mine, err := l.host.Mounts()
 	if err != nil {
 		return answer{err: err}
+	}
+	proc, own := l.host.ProcRoot, l.host.Devices.OwnMountNamespace()
+	pods := locate(mine, l.host.Layout.Root+"/pods")
+	tables := map[string]*mounts.Table{own: mine}
+	found := map[string]string{}
+	note := func(uid string, pid int, format string, args ...any) {
+		if found[uid] == "" {
+			found[uid] = fmt.Sprintf("process %d (%s) has ", pid, procs.Command(proc, pid)) + fmt.Sprintf(format, args...)
+		}
 	}
 	errNS := l.host.Devices.EachMountNamespace(func(pid int, ns string, table *mounts.Table) {
 		if ns == own {
 			return
 		}
+		tables[ns] = table
 		for _, m := range table.Mounts {
-			if len(uidsIn(m.Root)) > 0 && !sameUID(m.Root, m.MountPoint) && !has(mine, m) {
-				note(m.Root, fmt.Sprintf("process %d (%s) has %s mounted on %s", pid, procs.Command(proc, pid), m.Root, m.MountPoint))
+			uid, ok := pods.uid(spot{m.Device(), m.Root})
+			if ok && !slices.Contains(strings.Split(m.MountPoint, "/"), uid) && !has(mine, m) {
+				note(uid, pid, "%s mounted on %s", m.Root, m.MountPoint)
 			}
 		}
 	})
 	self := map[int]bool{os.Getpid(): true, l.host.Helper.PID(): true}
 	errUses := procs.Uses(ctx, proc, self, func(u procs.Use) {
-		if len(uidsIn(u.Path)) > 0 {
-			note(u.Path, fmt.Sprintf("process %d (%s) has %s: %s", u.PID, procs.Command(proc, u.PID), u.Path, u.How))
+		if strings.Count(u.Path, "-") < 4 && !strings.Contains(u.Path, "/pods/") {
+			return // as nearly all
+		}
+		table := tables[procs.MountNamespace(proc, u.PID)]
+		for dir := u.Path; table != nil && dir != "/"; dir = path.Dir(dir) {
+			if uid, ok := pods.uid(locate(table, dir)); ok {
+				note(uid, u.PID, "%s: %s", u.Path, u.How)
+			}
 		}
 	})
 	a := answer{err: errors.Join(errNS, errUses), note: "no process uses its directory"}
@@ -101,32 +108,32 @@ func (l *look) askProcesses(ctx context.Context) answer {
 	return a
 }
 
-// podElement is an element of a path that can only be a pod's uid.
-var podElement = regexp.MustCompile(`^([0-9a-f]{32}|[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12})$`)
-
-// uidsIn are the elements of a path that may be the uid of a pod: by their form, and
-// after "pods", where one may have any form (but for NAMESPACE_NAME_UID, as in
-// /var/log/pods). In a root field that directory may be missing, where it is a mount
-// of its own.
-func uidsIn(name string) []string {
-	if !strings.Contains(name, "/") {
-		return nil
-	}
-	var out []string
-	before := ""
-	for element := range strings.SplitSeq(path.Clean(name), "/") {
-		if before == "pods" && !strings.Contains(element, "_") || podElement.MatchString(element) {
-			out = append(out, element)
-		}
-		before = element
-	}
-	return out
+// spot is where a thing lies: a file system, and the path in it. That is the same in
+// every mount namespace. In a chroot the mount that its root is on does not show; the
+// path alone is known then.
+type spot struct {
+	device string
+	path   string
 }
 
-// sameUID says whether a mount point has a uid of a root field.
-func sameUID(root, mountPoint string) bool {
-	at := strings.Split(mountPoint, "/")
-	return slices.ContainsFunc(uidsIn(root), func(uid string) bool { return slices.Contains(at, uid) })
+// locate tells where a path of a mount namespace lies.
+func locate(table *mounts.Table, name string) spot {
+	m, ok := table.Covering(name)
+	if !ok {
+		return spot{"", name}
+	}
+	return spot{m.Device(), path.Join(m.Root, strings.TrimPrefix(name, m.MountPoint))}
+}
+
+// uid gives the pod whose directory a thing is, or is in, where s is the directory of
+// all pods. Where one of the two is not known, what lies below any "pods" may be.
+func (s spot) uid(at spot) (string, bool) {
+	rest, ok := strings.CutPrefix(at.path, strings.TrimSuffix(s.path, "/")+"/")
+	if ok = ok && s.device == at.device; s.device == "" || at.device == "" {
+		_, rest, ok = strings.Cut(at.path, "/pods/")
+	}
+	uid, _, _ := strings.Cut(rest, "/")
+	return uid, ok && uid != ""
 }
 
 // has says whether a table has the same thing in the same place.

@@ -21,6 +21,7 @@ type Sets struct {
 	blind   []string          // sources of vetoes that could not look
 	lost    string            // a manifest whose pod nobody names
 	api     *apiServer
+	proof   error // why no pod can be proven gone
 }
 
 // Reports is what each source said.
@@ -51,6 +52,7 @@ func (s *Sets) index() {
 			}
 		}
 	}
+	s.proof = s.prove()
 }
 
 // hash is what the kubelet calls a static pod whose manifest has no uid.
@@ -65,7 +67,7 @@ func (s *Sets) Verdict(uid string, born time.Time) (api.Verdict, []api.Evidence)
 	switch {
 	case slices.ContainsFunc(evidence, func(e api.Evidence) bool { return says(e, api.SaysAlive) }):
 		return api.VerdictLive, evidence
-	case uid == "", len(s.blind) > 0, s.Proof() != nil,
+	case uid == "", len(s.blind) > 0, s.proof != nil,
 		slices.ContainsFunc(evidence, func(e api.Evidence) bool { return e.Source == SourceFile && says(e, api.SaysSilent) }):
 		return api.VerdictUnknown, evidence
 	}
@@ -134,11 +136,12 @@ func (s *Sets) Pod(uid string) (Pod, bool) {
 
 // Proof is nil where a pod can be proven gone, and says otherwise why not and how
 // the operator makes the list that is missing.
-//
-// Two of kubelet, runtime and API server have to have answered, and to have a pod in
-// common: the answer of a runtime that is not the kubelet's, or for another node's
-// name, is no word on this node.
-func (s *Sets) Proof() error {
+func (s *Sets) Proof() error { return s.proof }
+
+// prove says whether death can be proven: two of kubelet, runtime and API server have
+// to have answered, and to have a pod in common. The answer of a runtime that is not
+// the kubelet's, or for another node's name, is no word on this node.
+func (s *Sets) prove() error {
 	var able []int
 	var details []string
 	for i, r := range s.reports {
