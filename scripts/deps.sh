@@ -16,6 +16,7 @@ blkid       util-linux      test demo
 partx       util-linux      test
 unshare     util-linux      test demo
 nsenter     util-linux      test demo
+setpriv     util-linux      test
 mkfs.ext4   e2fsprogs       test demo
 fsck.ext4   e2fsprogs       test demo
 debugfs     e2fsprogs       test

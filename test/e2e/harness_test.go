@@ -34,6 +34,9 @@ const (
 
 // binary builds kvol once for all tests, as it is released: static and stripped.
 var binary = sync.OnceValues(func() (string, error) {
+	if path := os.Getenv(envBinary); path != "" {
+		return path, nil // apart
+	}
 	dir, err := os.MkdirTemp("", "kvol-bin")
 	if err != nil {
 		return "", err
