@@ -5,8 +5,9 @@
 //	FAKELET_PODS=FILE kubelet --root-dir DIR [--config FILE] [any flag of a kubelet]
 //
 // A test builds it under the name that it needs. The pods are the PodList in FILE, read
-// anew with every question; without the variable there are none. It says "ready" when
-// all is there, and ends with its standard input.
+// anew with every question; without the variable there are none. FAKELET_ROOT is the
+// root directory where the arguments do not tell or lie, FAKELET_CHROOT where it goes
+// when all is there. It says "ready" then, and ends with its standard input.
 package main
 
 import (
@@ -20,6 +21,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"golang.org/x/sys/unix"
 	"sigs.k8s.io/yaml"
 )
 
@@ -44,7 +46,7 @@ func run(args []string) error {
 			config = value
 		}
 	}
-	if os.Getenv("FAKELET_ROOT") != "" { // a kubelet whose arguments do not tell
+	if os.Getenv("FAKELET_ROOT") != "" {
 		root = os.Getenv("FAKELET_ROOT")
 	}
 	for _, dir := range []string{"pods", "plugins", "plugins_registry", "pod-resources", "device-plugins"} {
@@ -61,6 +63,11 @@ func run(args []string) error {
 	}
 	if err := serve(config); err != nil {
 		return err
+	}
+	if jail := os.Getenv("FAKELET_CHROOT"); jail != "" {
+		if err := errors.Join(os.Chdir(jail), unix.Chroot(".")); err != nil {
+			return err
+		}
 	}
 	fmt.Println("ready")
 	_, err := io.Copy(io.Discard, os.Stdin)
