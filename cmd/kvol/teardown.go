@@ -23,5 +23,6 @@ func newTeardownCmd(a *app) *cobra.Command {
 	o.addPod(cmd.Flags())
 	o.addAll(cmd.Flags())
 	o.addUnmount(cmd.Flags())
+	o.addDiscard(cmd.Flags())
 	return cmd
 }

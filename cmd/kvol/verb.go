@@ -23,6 +23,8 @@ type verbOptions struct {
 	format            bool
 	mustExist         bool
 	lazy, forceUmount bool
+	discardEphemeral  bool
+	quarantine        string
 	flags             *pflag.FlagSet
 }
 
@@ -84,6 +86,11 @@ func (o *verbOptions) addFormat(f *pflag.FlagSet) {
 func (o *verbOptions) addUnmount(f *pflag.FlagSet) {
 	f.BoolVar(&o.lazy, "lazy", false, "risk: detach a busy mount (MNT_DETACH); who uses it goes on")
 	f.BoolVar(&o.forceUmount, "force-umount", false, "risk: abort what is under way (MNT_FORCE); unwritten data is lost")
+}
+
+func (o *verbOptions) addDiscard(f *pflag.FlagSet) {
+	f.BoolVar(&o.discardEphemeral, "discard-ephemeral", false, "risk: what is in an emptyDir in memory is lost, and what is in one on disk is moved to --quarantine")
+	f.StringVar(&o.quarantine, "quarantine", "", "`DIR` on the same mount, of root alone, that the content of an emptyDir on disk is moved to")
 }
 
 func (o *verbOptions) run(ctx context.Context, a *app) error {
@@ -163,4 +170,5 @@ func (o *verbOptions) runAll(ctx context.Context, a *app, w work) error {
 func (o *verbOptions) ask(req *ops.Request) {
 	req.Format, req.MustExist = o.format, o.mustExist
 	req.Lazy, req.ForceUmount = o.lazy, o.forceUmount
+	req.DiscardEphemeral, req.Quarantine = o.discardEphemeral, o.quarantine
 }

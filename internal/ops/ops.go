@@ -145,7 +145,7 @@ func (o *Ops) open(ctx context.Context, verb Verb, req Request, dry bool) (*oper
 	conf := act.Config{
 		Root: root, Layout: o.host.Layout, Mounts: o.host.Mounts, Helper: o.host.Helper, Exec: o.host.Exec, Devices: o.host.Devices,
 		DryRun: dry, Lazy: req.Lazy, ForceUmount: req.ForceUmount, WithoutDriver: req.WithoutDriver, Hook: o.Hook, Warn: o.host.Warn, Progress: o.host.Progress,
-		After: o.after,
+		DiscardEphemeral: req.DiscardEphemeral, QuarantineDir: req.Quarantine, After: o.after,
 	}
 	if dry {
 		if conf.State, err = o.host.ReadOwn(o.host.StateDir); err != nil {

@@ -44,6 +44,10 @@ type Request struct {
 	// AllowUnmanagedPod publishes for a pod that the kubelet of this root does not
 	// know.
 	AllowUnmanagedPod bool
+	// DiscardEphemeral loses what is in an emptyDir in memory, and moves what is in one
+	// on disk to the directory Quarantine.
+	DiscardEphemeral bool
+	Quarantine       string
 	// PodsFrom are the sources of live pods, auto when empty.
 	PodsFrom []string
 }
@@ -58,6 +62,7 @@ func (r Request) Risks() []string {
 		{r.Lazy, "--lazy"},
 		{r.ForceUmount, "--force-umount"},
 		{r.WithoutDriver, "--without-driver"},
+		{r.DiscardEphemeral, "--discard-ephemeral"},
 		{r.AllowActivePod, "--allow-active-pod"},
 		{r.AllowUnmanagedPod, "--allow-unmanaged-pod"},
 	} {

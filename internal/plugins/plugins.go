@@ -30,6 +30,8 @@ type PodRef struct {
 	// FSGroupChangePolicy is how far the group is applied: Always (also when
 	// empty) or OnRootMismatch.
 	FSGroupChangePolicy v1.PodFSGroupChangePolicy
+	// HugePages are the sizes that its containers request, "2Mi".
+	HugePages []string
 }
 
 // VolumePlugin is the first rung: every plugin has it.

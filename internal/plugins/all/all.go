@@ -3,12 +3,14 @@ package all
 
 import (
 	"github.com/kvol/kvol/internal/plugins"
+	"github.com/kvol/kvol/internal/plugins/emptydir"
 	"github.com/kvol/kvol/internal/plugins/local"
 )
 
 // All gives a new value of every compiled-in plugin, in the order of their names.
 func All() []plugins.VolumePlugin {
 	return []plugins.VolumePlugin{
+		emptydir.New(),
 		local.New(),
 	}
 }

@@ -178,7 +178,22 @@ func podRef(pod *v1.Pod) plugins.PodRef {
 			ref.FSGroupChangePolicy = *sc.FSGroupChangePolicy
 		}
 	}
+	ref.HugePages = hugePages(pod)
 	return ref
+}
+
+// hugePages are the sizes of huge pages that a pod's containers request, each once.
+func hugePages(pod *v1.Pod) []string {
+	var out []string
+	for _, c := range slices.Concat(pod.Spec.Containers, pod.Spec.InitContainers) {
+		for name := range c.Resources.Requests {
+			if size, ok := strings.CutPrefix(string(name), v1.ResourceHugePagesPrefix); ok {
+				out = append(out, size)
+			}
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
 }
 
 // index finds what belongs together among the documents.

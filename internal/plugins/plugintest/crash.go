@@ -75,7 +75,7 @@ func checkCrashInSetUp(t *T, c *Case, ex Example) {
 		out := n.crashed(n.up(withGroup(), crash))
 		n.ok("set up after "+out.err.Error(), n.up(withGroup(), way{}))
 		n.same("set up after "+out.err.Error(), n.state(), want)
-		n.put(filepath.Join(n.target(podA), "data"))
+		n.fill(filepath.Join(n.target(podA), "data"))
 		n.ok("tear down", n.down(podA, true, way{}))
 	})
 }
@@ -85,7 +85,7 @@ func checkCrashInTearDown(t *T, c *Case, ex Example) {
 	begin := func(t *T) *node {
 		n := newNode(t, c, ex)
 		n.ok("set up", n.up(podA, way{}))
-		n.put(filepath.Join(n.target(podA), "data"))
+		n.fill(filepath.Join(n.target(podA), "data"))
 		return n
 	}
 	var want string
@@ -101,7 +101,7 @@ func checkCrashInTearDown(t *T, c *Case, ex Example) {
 		n.ok("tear down after "+out.err.Error(), n.down(podA, true, way{}))
 		n.same("tear down after "+out.err.Error(), n.state(), want)
 		n.ok("set up anew", n.up(podA, way{}))
-		n.kept(filepath.Join(n.target(podA), "data"))
+		n.filled(filepath.Join(n.target(podA), "data"))
 	})
 }
 
@@ -157,8 +157,8 @@ func checkCancelledMidway(t *T, c *Case, ex Example) {
 		n.nothingToDo(what+" that got through", do(way{}))
 	}
 	through("set up", func(w way) outcome { return n.up(withGroup(), w) })
-	n.put(filepath.Join(n.target(podA), "data"))
+	n.fill(filepath.Join(n.target(podA), "data"))
 	through("tear down", func(w way) outcome { return n.down(podA, true, w) })
 	n.ok("set up anew", n.up(podA, way{}))
-	n.kept(filepath.Join(n.target(podA), "data"))
+	n.filled(filepath.Join(n.target(podA), "data"))
 }

@@ -19,8 +19,8 @@ import (
 var identityChecks = []check{
 	{name: "Name", plugin: checkName},
 	{name: "SupportsNothing", plugin: checkSupportsNothing},
-	{name: "OnlyPlugin", either: checkOnlyPlugin},
-	{name: "VolumeName", either: checkVolumeName},
+	{name: "OnlyPlugin", any: checkOnlyPlugin},
+	{name: "VolumeName", any: checkVolumeName},
 	{name: "Ladder", plugin: checkLadder},
 	{name: "Paths", filesystem: checkPaths, block: checkBlockPaths},
 	{name: "HostileNames", plugin: checkHostileNames},
@@ -211,7 +211,7 @@ func checkHostileNames(t *T, c *Case) {
 			if err != nil {
 				continue
 			}
-			if path, err := u.GetPath(); err == nil {
+			if path, err := u.GetPath(); err == nil && path != "" {
 				t.Errorf("volume %q of pod %q is at %q", who[0], who[1], path)
 			}
 		}

@@ -304,6 +304,23 @@ func (n *node) put(path string) {
 	}
 }
 
+// fill writes a file into a volume that is taken down next; one that ends with its pod
+// must be empty then.
+func (n *node) fill(path string) {
+	n.Helper()
+	if !n.ex.Ephemeral {
+		n.put(path)
+	}
+}
+
+// filled fails the check when what fill wrote is not there any more.
+func (n *node) filled(path string) {
+	n.Helper()
+	if !n.ex.Ephemeral {
+		n.kept(path)
+	}
+}
+
 const precious = "nobody may lose this\n"
 
 // kept fails the check when what put wrote is not there any more.

@@ -53,23 +53,33 @@ type Example struct {
 	Format bool
 	// Block is a volume that pods get as a raw block device.
 	Block bool
+	// Plain is a volume that is a directory in the pod, on which nothing is mounted.
+	Plain bool
+	// Ephemeral is a volume that ends with its pod: what is in it keeps it from being
+	// taken down.
+	Ephemeral bool
+	// Outside is a volume that has no place in the pod's directory: the container
+	// runtime gets it from where it is.
+	Outside bool
 }
 
 // check is one thing that is asked of a plugin: of itself, or of each example
-// that is mounted (filesystem), mapped (block) or either (any).
+// that is mounted (filesystem), mapped (block), left where it is (outside) or any.
 type check struct {
-	name                      string
-	plugin                    func(*T, *Case)
-	filesystem, block, either func(*T, *Case, Example)
+	name                            string
+	plugin                          func(*T, *Case)
+	filesystem, block, outside, any func(*T, *Case, Example)
 }
 
 // of is what the check asks of an example, nil when nothing.
 func (ch check) of(ex Example) func(*T, *Case, Example) {
 	switch {
-	case ch.either != nil:
-		return ch.either
+	case ch.any != nil:
+		return ch.any
 	case ex.Block:
 		return ch.block
+	case ex.Outside:
+		return ch.outside
 	}
 	return ch.filesystem
 }
