@@ -50,7 +50,7 @@ func stateMain() {
 const driver = `set -eu
 kvol() { "$KVOL" "$@" --root-dir "$ROOT" --state-dir "$STATE" --run-dir "$RUN" >"$OUT/kvol" 2>"$OUT/said" || { cat "$OUT/kvol" "$OUT/said"; return 1; }; }
 state() { ` + envState + `="$ROOT	$GLOBAL	$POD${1+	$1}" "$SELF"; }
-script() { env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin bash "$OUT/plan"; }
+script() { env -i PATH="${KVOL%/*}:/usr/sbin:/usr/bin:/sbin:/bin" bash "$OUT/plan" >"$OUT/ran" || { cat "$OUT/ran"; return 1; }; }
 free() { for f in /sys/block/loop*/loop/backing_file; do
 	case $(cat "$f") in "$ROOT"/*) f=${f#/sys/block/}; losetup -d "/dev/${f%%/*}";; esac
 done; }
@@ -67,15 +67,15 @@ type scenario struct {
 // result is how a node looks after the verb, or its script, once and twice.
 type result struct{ plan, once, twice string }
 
-// carry runs a scenario on a node of its own.
-func (s scenario) carry(t *testing.T, newVolume func(*testing.T) (*node, string, string), byScript bool) result {
+// carry runs a scenario on a node of its own; flags are those of the script.
+func (s scenario) carry(t *testing.T, newVolume func(*testing.T) (*node, string, string), byScript bool, flags string) result {
 	n, file, dev := newVolume(t)
 	out := testutil.TempDir(t)
 	act := `kvol ` + s.verb + `; state >"$OUT/once"; kvol ` + s.verb
 	if byScript {
 		act = `state "$DIR" >"$OUT/before"
 kvol ` + s.verb + ` --dry-run
-kvol ` + s.verb + ` --dry-run -o shell; mv "$OUT/kvol" "$OUT/plan"
+kvol ` + s.verb + ` --dry-run -o shell ` + flags + `; mv "$OUT/kvol" "$OUT/plan"
 state "$DIR" >"$OUT/after"
 script; state >"$OUT/once"; script`
 	}
@@ -112,10 +112,15 @@ script; state >"$OUT/once"; script`
 
 // same wants the script to do what the verb does, and nothing the second time.
 func (s scenario) same(t *testing.T, newVolume func(*testing.T) (*node, string, string)) {
+	s.sameBy(t, newVolume, "", goodScript)
+}
+
+// sameBy is same with flags for the script, and what it has to be.
+func (s scenario) sameBy(t *testing.T, newVolume func(*testing.T) (*node, string, string), flags string, good func(*testing.T, string)) {
 	t.Run(s.name, func(t *testing.T) {
-		verb := s.carry(t, newVolume, false)
-		script := s.carry(t, newVolume, true)
-		goodScript(t, script.plan)
+		verb := s.carry(t, newVolume, false, flags)
+		script := s.carry(t, newVolume, true, flags)
+		good(t, script.plan)
 		if script.once != verb.once {
 			t.Errorf("the verb left\n%s\nand the script\n%s\nthe script:\n%s", verb.once, script.once, script.plan)
 		}
@@ -139,6 +144,12 @@ func goodScript(t *testing.T, plan string) {
 	if wordKvol.MatchString(comment.ReplaceAllString(plan, "")) {
 		t.Errorf("it speaks of kvol:\n%s", plan)
 	}
+	bashLikes(t, plan)
+}
+
+// bashLikes checks a script by its form.
+func bashLikes(t *testing.T, plan string) {
+	t.Helper()
 	testutil.Tool(t, "shellcheck")
 	// SC2016 asks whether $ in single quotes is meant: in names, and in what is said.
 	for _, tool := range [][]string{{"bash", "-n"}, {"shellcheck", "-e", "SC2016", "-s", "bash", "-"}} {
