@@ -12,8 +12,9 @@ import (
 
 const configViewLong = `Shows the value of every setting and, with --show-origin, where it comes from. A flag
 comes before the environment (KVOL_ROOT_DIR for --root-dir), that before the file
-(root-dir: /data/kubelet), that before a running kubelet's own, and that before the default. What only one command has,
-above all its risks, is set by neither the environment nor the file.`
+(root-dir: /data/kubelet), that before what a running kubelet was told, and that
+before the default. What only one command has, above all its risks, is set by neither
+the environment nor the file.`
 
 const configViewExample = `  kvol config view --show-origin
   KVOL_ROOT_DIR=/data/kubelet kvol config view --show-origin -o yaml`

@@ -20,6 +20,7 @@ func newPublishCmd(a *app) *cobra.Command {
 	cmd.Use, cmd.Short = "publish -f FILE", "Mount a volume into a pod's directory"
 	cmd.Long, cmd.Example = publishLong+cmd.Long, publishExample
 	o.addPod(cmd.Flags())
+	o.addUnmanaged(cmd.Flags())
 	o.addAll(cmd.Flags())
 	return cmd
 }

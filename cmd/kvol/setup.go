@@ -21,6 +21,7 @@ func newSetupCmd(a *app) *cobra.Command {
 	cmd.Use, cmd.Short = "setup -f FILE", "Carry a volume the whole way up: attach, mount-device, publish"
 	cmd.Long, cmd.Example = setupLong+cmd.Long, setupExample
 	o.addPod(cmd.Flags())
+	o.addUnmanaged(cmd.Flags())
 	o.addAll(cmd.Flags())
 	o.addFormat(cmd.Flags())
 	return cmd

@@ -25,6 +25,8 @@ type verbOptions struct {
 	lazy, forceUmount bool
 	discardEphemeral  bool
 	quarantine        string
+	activePod         bool
+	unmanagedPod      bool
 	flags             *pflag.FlagSet
 }
 
@@ -60,6 +62,7 @@ func (a *app) downCmd(verb ops.Verb) (*cobra.Command, *verbOptions) {
 		return a.do(cmd, verbLimit, o)
 	}
 	o.addPluginFlag(cmd.Flags())
+	cmd.Flags().BoolVar(&o.activePod, "allow-active-pod", false, "risk: take the volume from a pod that lives")
 	cmd.Flags().BoolVar(&o.mustExist, "must-exist", false, "not found (5) instead of already (0) when there is nothing")
 	return cmd, o
 }
@@ -81,6 +84,10 @@ func (o *verbOptions) addPod(f *pflag.FlagSet) {
 
 func (o *verbOptions) addFormat(f *pflag.FlagSet) {
 	f.BoolVar(&o.format, "format", false, "make a file system on a device that is proven blank")
+}
+
+func (o *verbOptions) addUnmanaged(f *pflag.FlagSet) {
+	f.BoolVar(&o.unmanagedPod, "allow-unmanaged-pod", false, "risk: publish for a pod that the kubelet does not know; it will take it apart")
 }
 
 func (o *verbOptions) addUnmount(f *pflag.FlagSet) {
@@ -113,7 +120,7 @@ func (o *verbOptions) run(ctx context.Context, a *app) error {
 	if o.check {
 		return a.checkAttached(ctx, req)
 	}
-	o.ask(&req)
+	o.ask(a, &req)
 	w.run = func(ctx context.Context, op *ops.Ops) (*api.List[api.Result], error) { return op.Run(ctx, o.verb, req) }
 	w.plan = func(ctx context.Context, op *ops.Ops) (*api.Plan, error) { return op.Plan(ctx, o.verb, req) }
 	return a.carry(ctx, w)
@@ -123,7 +130,7 @@ func (o *verbOptions) run(ctx context.Context, a *app) error {
 // what is on disk.
 func (o *verbOptions) runAll(ctx context.Context, a *app, w work) error {
 	like := ops.Request{Plugin: o.plugin}
-	o.ask(&like)
+	o.ask(a, &like)
 	warnings := []string{}
 	requests := func(op *ops.Ops) ([]ops.Request, error) { return op.OnDisk(like, o.uids()) }
 	if len(o.files) > 0 {
@@ -167,8 +174,9 @@ func (o *verbOptions) runAll(ctx context.Context, a *app, w work) error {
 }
 
 // ask puts the flags of the verb into a request.
-func (o *verbOptions) ask(req *ops.Request) {
+func (o *verbOptions) ask(a *app, req *ops.Request) {
 	req.Format, req.MustExist = o.format, o.mustExist
 	req.Lazy, req.ForceUmount = o.lazy, o.forceUmount
 	req.DiscardEphemeral, req.Quarantine = o.discardEphemeral, o.quarantine
+	req.AllowActivePod, req.AllowUnmanagedPod, req.PodsFrom = o.activePod, o.unmanagedPod, a.podsFrom
 }

@@ -27,6 +27,7 @@ import (
 type Ops struct {
 	host *host.Host
 	mgr  *plugins.VolumePluginMgr
+	life *life
 	// Hook is called around every action; tests put faults in there.
 	Hook act.Hook
 	// after is the dry run that the next one goes on from.
@@ -34,7 +35,9 @@ type Ops struct {
 }
 
 // New makes an Ops.
-func New(h *host.Host, mgr *plugins.VolumePluginMgr) *Ops { return &Ops{host: h, mgr: mgr} }
+func New(h *host.Host, mgr *plugins.VolumePluginMgr) *Ops {
+	return &Ops{host: h, mgr: mgr, life: &life{}}
+}
 
 // Run carries out a verb. What was done so far is returned beside an error.
 func (o *Ops) Run(ctx context.Context, verb Verb, req Request) (*api.List[api.Result], error) {
@@ -160,6 +163,9 @@ func (o *Ops) open(ctx context.Context, verb Verb, req Request, dry bool) (*oper
 	}
 	if op.run, err = act.NewRunner(conf); err == nil && !needsSpec[verb] {
 		err = op.lookAgain(ctx)
+	}
+	if err == nil {
+		err = op.gateLivePod(ctx)
 	}
 	if err != nil {
 		op.journal.End(api.OutcomeOf(err), err)

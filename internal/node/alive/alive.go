@@ -64,6 +64,8 @@ type Options struct {
 	From []string
 	// AssertNoPods is the operator's word that a source that names no pod is right.
 	AssertNoPods bool
+	// LifeOnly asks only those whose word proves life: no manifests and no processes.
+	LifeOnly bool
 	// Timeout is how long a source may take: 2 s when 0, and never more than a third
 	// of what is left of the context.
 	Timeout time.Duration
@@ -97,7 +99,7 @@ type source struct {
 }
 
 func (l *look) sources() []source {
-	return []source{
+	all := []source{
 		{SourceKubelet, "kubelet", false, l.askKubelet},
 		{SourceRunningPods, "kubelet", false, l.askRunningPods},
 		{SourceCRI, "cri", false, l.askCRI},
@@ -106,6 +108,10 @@ func (l *look) sources() []source {
 		{SourceCgroup, "", true, l.askCgroups},
 		{SourceProcess, "", true, l.askProcesses},
 	}
+	if l.LifeOnly {
+		all = slices.DeleteFunc(all, func(s source) bool { return s.name == SourceStatic || s.name == SourceProcess })
+	}
+	return all
 }
 
 // Look asks all sources at once, each with its own deadline. An error is bad usage
