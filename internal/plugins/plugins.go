@@ -193,6 +193,15 @@ type MounterArgs struct {
 type DeviceMounterArgs struct {
 	// Format allows a file system to be made on a device that is proven blank.
 	Format bool
+	// FSGroup is for drivers that give the volume to the group by themselves.
+	FSGroup *int64
+}
+
+// SpecChecker refuses a volume, for what its documents lack, before the first step of
+// several is made.
+type SpecChecker interface {
+	VolumePlugin
+	CheckSpec(spec *Spec, pod PodRef) error
 }
 
 // Mounter publishes one volume into one pod.

@@ -21,8 +21,9 @@ type Spec struct {
 	Objects Objects
 	// PublishContext is what attaching gave, or the operator in its stead.
 	PublishContext map[string]string
-	// Namespace is the pod's of an inline volume: its secrets are there.
-	Namespace string
+	// Namespace is the pod's of an inline volume: its secrets are there. PodUID is the
+	// pod's too, "" as long as it is not known: a CSI driver knows such a volume by it.
+	Namespace, PodUID string
 }
 
 // Objects finds what a volume refers to. What was not given is ErrNotFound, and

@@ -2,6 +2,7 @@ package act
 
 import (
 	"context"
+	"slices"
 
 	"github.com/kvol/kvol/internal/api"
 	"github.com/kvol/kvol/internal/host/safefs"
@@ -28,8 +29,9 @@ type Call struct {
 	// Verify looks at the node after the call; nil believes the daemon.
 	Verify func(ctx context.Context) error
 	// Makes and Takes are the paths that are there, or are gone, after a call that a
-	// dry run only records; Mounts are those of Makes that are then mounted.
-	Makes, Mounts, Takes []string
+	// dry run only records; Mounts are those of Makes that are then mounted, and Frees
+	// the directories that are there and not mounted on any more.
+	Makes, Mounts, Takes, Frees []string
 	// File says that what it makes are files (a device is bound on one).
 	File bool
 }
@@ -49,9 +51,15 @@ func (a Call) done(ctx context.Context, _ *Runner) (bool, string, error) {
 }
 
 func (a Call) do(ctx context.Context, r *Runner) (string, error) {
+	before := r.table
 	err := a.Do(ctx)
 	if rerr := r.Reload(); err == nil {
 		err = rerr
+	}
+	for _, path := range slices.Concat(a.Takes, a.Frees) {
+		if len(r.table.At(path)) < len(before.At(path)) {
+			r.popped[path] = true
+		}
 	}
 	return "", err
 }
@@ -71,11 +79,17 @@ func (a Call) settle(r *Runner, _ Value) {
 	if a.File {
 		kind = safefs.File
 	}
-	for _, path := range a.Takes {
-		for top, ok := r.table.Top(path); ok; top, ok = r.table.Top(path) {
-			r.removed(top)
+	for _, path := range slices.Concat(a.Takes, a.Frees) {
+		// What is mounted inside goes with it: some drivers mount there.
+		for _, m := range r.table.Under(path) {
+			r.removed(m)
 		}
+	}
+	for _, path := range a.Takes {
 		r.lay(path, Entry{})
+	}
+	for _, path := range a.Frees {
+		r.lay(path, Entry{Present: true, Type: safefs.Dir})
 	}
 	for _, path := range a.Makes {
 		r.lay(path, Entry{Present: true, Type: kind})

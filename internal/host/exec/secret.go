@@ -58,6 +58,9 @@ func (s Secret) LogValue() slog.Value { return slog.StringValue(mask) }
 // two letters is in every other word.
 const shortest = 4
 
+// Mask replaces the secret in a text that somebody who was given it said.
+func (s Secret) Mask(text string) string { return string(s.redact([]byte(text))) }
+
 // in says whether text has the secret in it, with or without the newline that
 // files end with.
 func (s Secret) in(text string) bool {

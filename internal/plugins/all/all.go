@@ -3,6 +3,7 @@ package all
 
 import (
 	"github.com/kvol/kvol/internal/plugins"
+	"github.com/kvol/kvol/internal/plugins/csi"
 	"github.com/kvol/kvol/internal/plugins/emptydir"
 	"github.com/kvol/kvol/internal/plugins/local"
 )
@@ -10,6 +11,7 @@ import (
 // All gives a new value of every compiled-in plugin, in the order of their names.
 func All() []plugins.VolumePlugin {
 	return []plugins.VolumePlugin{
+		csi.New(),
 		emptydir.New(),
 		local.New(),
 	}

@@ -56,6 +56,9 @@ func newNode(t *T, c *Case, ex Example) *node {
 			t.Fatal(err)
 		}
 	}
+	if ex.Start != nil {
+		ex.Start(t, n.root)
+	}
 	n.start()
 	t.Cleanup(func() { n.host.Close() })
 	n.spec = ex.Spec(t, n.storage(), volumeName)

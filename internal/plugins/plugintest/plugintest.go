@@ -49,6 +49,11 @@ type Example struct {
 	// Spec makes storage below dir, which is outside of the kubelet's root, and
 	// gives the volume there the name. A second call makes another volume.
 	Spec func(t testing.TB, dir, name string) *plugins.Spec
+	// Start starts, for each node, the daemon that carries the volume; root is the
+	// kubelet's. Nil is a plugin that needs none.
+	Start func(t testing.TB, root string)
+	// Grow is the size in bytes that the volume is expanded to, 0 for one that is not.
+	Grow int64
 	// Format allows a file system to be made on the volume's blank device.
 	Format bool
 	// Block is a volume that pods get as a raw block device.

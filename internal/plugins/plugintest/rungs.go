@@ -23,8 +23,8 @@ var rungs = []rung{
 	rungOf[plugins.DeletableVolumePlugin]("Deletable", ""),
 	rungOf[plugins.ProvisionableVolumePlugin]("Provisionable", ""),
 	rungOf[plugins.ExpandableVolumePlugin]("Expandable", ""),
-	rungOf[plugins.NodeExpandableVolumePlugin]("NodeExpandable", ""),
-	rungOf[plugins.VolumePluginWithAttachLimits]("AttachLimits", ""),
+	rungOf[plugins.NodeExpandableVolumePlugin]("NodeExpandable", "NodeExpand"),
+	rungOf[plugins.VolumePluginWithAttachLimits]("AttachLimits", "Limits"),
 }
 
 type rung struct {
@@ -52,6 +52,8 @@ var rungChecks = []check{
 	{name: "ForeignMount", filesystem: checkForeignMount},
 	{name: "Attach", filesystem: checkAttach},
 	{name: "Block", block: checkBlock},
+	{name: "NodeExpand", filesystem: checkNodeExpand},
+	{name: "Limits", either: checkLimits},
 }
 
 // checkRungsChecked wants a check for every rung that is claimed.
@@ -211,6 +213,12 @@ func checkAttach(t *T, c *Case, ex Example) {
 	n := newNode(t, c, ex)
 	p, ok := as[plugins.AttachableVolumePlugin](n)
 	if !ok {
+		return
+	}
+	if can, err := p.CanAttach(n.spec); err != nil || !can {
+		if err != nil {
+			t.Error(err)
+		}
 		return
 	}
 	a, err := p.NewAttacher()

@@ -129,6 +129,9 @@ func (n *node) unstage(ctx context.Context, run *act.Runner) error {
 	if !ok {
 		return nil
 	}
+	if can, err := p.CanAttach(n.spec); err != nil || !can {
+		return err
+	}
 	d, err := p.NewDetacher()
 	if err != nil {
 		return err

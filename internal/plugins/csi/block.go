@@ -1,0 +1,334 @@
+package csi
+
+import (
+	"context"
+	"path/filepath"
+
+	csipb "github.com/container-storage-interface/spec/lib/go/csi"
+
+	"github.com/kvol/kvol/internal/api"
+	"github.com/kvol/kvol/internal/host/act"
+	"github.com/kvol/kvol/internal/host/safefs"
+	"github.com/kvol/kvol/internal/paths"
+	"github.com/kvol/kvol/internal/plugins"
+)
+
+// A raw block volume: the driver puts the device's node at the publish path, which
+// the steps that all such volumes have in common (internal/ops) bind, link and hold.
+
+// ConstructBlockVolumeSpec reads the metadata in the volume's data directory.
+func (p *plugin) ConstructBlockVolumeSpec(podUID, name, _ string) (plugins.Reconstructed, error) {
+	file, err := p.host.Layout.CSIBlockMetadataPath(name)
+	if err != nil {
+		return plugins.Reconstructed{}, err
+	}
+	d := p.read(file)
+	if d.state != whole {
+		return plugins.Reconstructed{}, api.Errorf(api.ErrNotSupported, "the metadata of the volume is %s", d.state).At(file)
+	}
+	return reconstructed(d, name, podUID, false, true), nil
+}
+
+func (p *plugin) NewBlockVolumeMapper(spec *plugins.Spec, pod plugins.PodRef) (plugins.BlockVolumeMapper, error) {
+	w, err := p.want(spec, pod.UID)
+	if err == nil && w.inline {
+		err = api.Errorf(api.ErrInput, "an inline volume cannot be a raw block volume")
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &mapper{block{p, spec.Name(), pod.UID}, w, pod}, nil
+}
+
+func (p *plugin) NewBlockVolumeUnmapper(ref plugins.Ref, podUID string) (plugins.BlockVolumeUnmapper, error) {
+	return &unmapper{block{p, ref.Name, podUID}, ref}, paths.ValidVolumeName(ref.Name)
+}
+
+type block struct {
+	*plugin
+	name, podUID string
+}
+
+func (b block) GetGlobalMapPath() (string, error) { return b.host.Layout.CSIBlockMapPath(b.name) }
+
+func (b block) GetPodDeviceMapPath() (dir, name string, err error) {
+	link, err := b.host.Layout.PodDeviceMapPath(b.podUID, paths.CSIPlugin, b.name)
+	return filepath.Dir(link), filepath.Base(link), err
+}
+
+// blockPaths are the other places of a raw block volume.
+type blockPaths struct{ staging, publishes, data, own string }
+
+func (p *plugin) blockPaths(name string) (blockPaths, error) {
+	staging, err := p.host.Layout.CSIBlockStagingPath(name)
+	if err != nil {
+		return blockPaths{}, err
+	}
+	publishes, err := p.host.Layout.CSIBlockPublishDir(name)
+	if err != nil {
+		return blockPaths{}, err
+	}
+	data, err := p.host.Layout.CSIBlockMetadataPath(name)
+	return blockPaths{staging, publishes, data, filepath.Dir(filepath.Dir(data))}, err
+}
+
+// blockInUse says that a pod has the volume, or that the driver mounted something to
+// stage it.
+func (p *plugin) blockInUse(run *act.Runner, w *wanted) (bool, error) {
+	at, err := p.blockPaths(w.spec.Name())
+	if err != nil {
+		return false, err
+	}
+	d, err := p.readIn(run, at.data)
+	if err != nil || d.state != whole && d.state != planned {
+		return false, err
+	}
+	if d.state == whole && d.volume != w.volume {
+		return false, api.Errorf(api.ErrRefused, "it is of %s, and not of %s", d.volume, w.volume).At(at.data).
+			WithNext("find out whose it is: kvol inspect %s", act.Quote(w.spec.Name()))
+	}
+	return len(run.Table().Under(at.staging)) > 0 || len(run.Table().Under(at.publishes)) > 0, nil
+}
+
+type mapper struct {
+	block
+	*wanted
+	pod plugins.PodRef
+}
+
+// SetUpDevice stages the volume, if the driver does that.
+func (m *mapper) SetUpDevice(ctx context.Context, run *act.Runner) (bool, error) {
+	if err := m.allowed(); err != nil {
+		return false, err
+	}
+	if is, err := m.blockInUse(run, m.wanted); err != nil || is {
+		return is, err
+	}
+	at, err := m.blockPaths(m.name)
+	if err != nil {
+		return false, err
+	}
+	d, err := m.open(ctx, m.driver)
+	if err != nil {
+		return false, err
+	}
+	defer d.close()
+	if stages, err := d.stages(ctx); err != nil || !stages {
+		return false, err
+	}
+	req, secrets, err := m.stageRequest(ctx, d, m.wanted, at.staging, nil)
+	if err != nil {
+		return false, err
+	}
+	if req.PublishContext, err = m.publishContext(ctx, run, d, m.wanted); err != nil {
+		return false, err
+	}
+	made := len(run.Steps())
+	if err := m.keepData(ctx, run, at); err != nil {
+		return false, err
+	}
+	if err := run.MkdirAll(ctx, at.staging, 0o750, "the volume's staging directory"); err != nil {
+		return false, err
+	}
+	if _, err = run.Do(ctx, stageCall(run, d, m.wanted, req, secrets)); err != nil {
+		m.unmake(ctx, run, made, at.staging, err)
+	}
+	return true, err
+}
+
+func (m *mapper) keepData(ctx context.Context, run *act.Runner, at blockPaths) error {
+	if err := run.MkdirAll(ctx, filepath.Dir(at.data), 0o750, "where the volume's metadata is"); err != nil {
+		return err
+	}
+	return m.keep(ctx, run, at.data, m.volume, m.ownData(m.volume, m.name, ""))
+}
+
+// MapPodDevice has the driver publish the device's node for the pod.
+func (m *mapper) MapPodDevice(ctx context.Context, run *act.Runner) (act.Value, error) {
+	if err := m.allowed(); err != nil {
+		return act.Value{}, err
+	}
+	at, err := m.blockPaths(m.name)
+	if err != nil {
+		return act.Value{}, err
+	}
+	target, err := m.host.Layout.CSIBlockPublishPath(m.name, m.pod.UID)
+	if err != nil {
+		return act.Value{}, err
+	}
+	if _, err := m.blockInUse(run, m.wanted); err != nil {
+		return act.Value{}, err
+	}
+	if is, err := isNode(run, target); err != nil || is {
+		return act.Known(target), err
+	}
+	d, err := m.open(ctx, m.driver)
+	if err != nil {
+		return act.Value{}, err
+	}
+	defer d.close()
+	secrets, err := m.secret(m.publishSecret)
+	if err != nil {
+		return act.Value{}, err
+	}
+	capability, err := m.capability(ctx, d, nil)
+	if err != nil {
+		return act.Value{}, err
+	}
+	// The staging path is passed also where nothing was staged, as newer kubelets do.
+	req := &csipb.NodePublishVolumeRequest{
+		VolumeId: m.handle, StagingTargetPath: at.staging, TargetPath: target, VolumeCapability: capability,
+		Readonly: m.readOnly, VolumeContext: m.context(m.pod),
+	}
+	if req.PublishContext, err = m.publishContext(ctx, run, d, m.wanted); err != nil {
+		return act.Value{}, err
+	}
+	made := len(run.Steps())
+	if err := m.keepData(ctx, run, at); err != nil {
+		return act.Value{}, err
+	}
+	if err := run.MkdirAll(ctx, at.publishes, 0o750, "where the driver publishes the volume"); err != nil {
+		return act.Value{}, err
+	}
+	call := (&mounter{m.plugin, m.wanted, m.pod}).publishCall(run, d, req, secrets)
+	call.File = true
+	call.Verify = func(context.Context) error {
+		if is, err := isNode(run, target); err != nil || !is {
+			if err == nil {
+				err = lied(d, "NodePublishVolume", "no device is there", target)
+			}
+			return err
+		}
+		return nil
+	}
+	if _, err := run.Do(ctx, call); err != nil {
+		m.unmake(ctx, run, made, target, err)
+		return act.Value{}, err
+	}
+	return act.Known(target), nil
+}
+
+// isNode says that a device is at a publish path: bound there, or as a node that the
+// driver made.
+func isNode(run *act.Runner, target string) (bool, error) {
+	if _, mounted := run.Table().Top(target); mounted {
+		return true, nil
+	}
+	e, err := run.Entry(target)
+	return e.Present && e.Type == safefs.BlockDevice, err
+}
+
+type unmapper struct {
+	block
+	ref plugins.Ref
+}
+
+// identifyBlock says which volume is taken down.
+func (u *unmapper) identifyBlock(run *act.Runner, at blockPaths, place string) (volume, error) {
+	return u.identify(run, u.ref, at.data, place)
+}
+
+// UnmapPodDevice has the driver take the node away, if anything is at the publish
+// path. Up to about Kubernetes 1.16 that path was one for all pods.
+func (u *unmapper) UnmapPodDevice(ctx context.Context, run *act.Runner) error {
+	at, err := u.blockPaths(u.name)
+	if err != nil {
+		return err
+	}
+	target, err := u.host.Layout.CSIBlockPublishPath(u.name, u.podUID)
+	if err != nil {
+		return err
+	}
+	if e, err := run.Entry(at.publishes); err != nil {
+		return err
+	} else if e.Present && e.Type != safefs.Dir {
+		target = at.publishes
+	}
+	e, err := run.Entry(target)
+	if err != nil || !e.Present {
+		return err
+	}
+	if run.WithoutDriver {
+		if err := u.alone(ctx, run, target); err != nil {
+			return err
+		}
+		return u.unlinkTarget(ctx, run, target)
+	}
+	v, err := u.identifyBlock(run, at, target)
+	if err != nil {
+		return err
+	}
+	d, err := u.open(ctx, v.driver)
+	if err != nil {
+		return err
+	}
+	defer d.close()
+	if err := unstack(ctx, run, target); err != nil {
+		return err
+	}
+	if _, err := run.Do(ctx, unpublishCall(run, d, v, target)); err != nil {
+		return err
+	}
+	return u.unlinkTarget(ctx, run, target)
+}
+
+func (u *unmapper) unlinkTarget(ctx context.Context, run *act.Runner, target string) error {
+	_, err := run.Do(ctx, act.Unlink{Path: target, What: safefs.BindTarget, Reason: "the empty target that the driver left"})
+	return err
+}
+
+// TearDownDevice has the driver unstage the volume and removes its directories, the
+// metadata last: as long as anything else is left it says whose that is.
+func (u *unmapper) TearDownDevice(ctx context.Context, run *act.Runner, global, _ string) error {
+	at, err := u.blockPaths(u.name)
+	if err != nil {
+		return err
+	}
+	e, err := run.Entry(at.staging)
+	if err != nil {
+		return err
+	}
+	if e.Present {
+		if err := u.unstageBlock(ctx, run, at); err != nil {
+			return err
+		}
+	}
+	for _, dir := range []struct{ path, reason string }{
+		{at.staging, "the empty staging directory"}, {at.publishes, "where the driver published the volume"}, {global, "the empty global map path"},
+	} {
+		if _, err := run.Do(ctx, act.Rmdir{Path: dir.path, Reason: dir.reason}); err != nil {
+			return err
+		}
+	}
+	if err := cleanData(ctx, run, filepath.Dir(at.data)); err != nil {
+		return err
+	}
+	for _, dir := range []string{filepath.Dir(at.data), at.own} {
+		if _, err := run.Do(ctx, act.Rmdir{Path: dir, Reason: "the volume's empty directory"}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (u *unmapper) unstageBlock(ctx context.Context, run *act.Runner, at blockPaths) error {
+	if run.WithoutDriver {
+		return u.alone(ctx, run, at.staging)
+	}
+	v, err := u.identifyBlock(run, at, at.staging)
+	if err != nil {
+		return err
+	}
+	d, err := u.open(ctx, v.driver)
+	if err != nil {
+		return err
+	}
+	defer d.close()
+	stages, err := d.stages(ctx)
+	if err != nil || !stages {
+		return err
+	}
+	_, err = run.Do(ctx, unstageCall(run, d, v, at.staging))
+	return err
+}
+
