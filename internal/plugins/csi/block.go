@@ -331,4 +331,3 @@ func (u *unmapper) unstageBlock(ctx context.Context, run *act.Runner, at blockPa
 	_, err = run.Do(ctx, unstageCall(run, d, v, at.staging))
 	return err
 }
-

@@ -105,4 +105,3 @@ func (p *plugin) NodeExpand(ctx context.Context, run *act.Runner, o plugins.Node
 	})
 	return err == nil, err
 }
-

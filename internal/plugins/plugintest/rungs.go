@@ -53,7 +53,7 @@ var rungChecks = []check{
 	{name: "Attach", filesystem: checkAttach},
 	{name: "Block", block: checkBlock},
 	{name: "NodeExpand", filesystem: checkNodeExpand},
-	{name: "Limits", either: checkLimits},
+	{name: "Limits", any: checkLimits},
 }
 
 // checkRungsChecked wants a check for every rung that is claimed.
