@@ -23,6 +23,7 @@ const (
 const (
 	inspecting = "inspect"
 	lifecycle  = "lifecycle"
+	recovering = "recover"
 	about      = "about"
 )
 
@@ -44,6 +45,8 @@ func commands(a *app) []*cobra.Command {
 		newUnpublishCmd(a),
 		newSetupCmd(a),
 		newTeardownCmd(a),
+
+		newGCOrphansCmd(a),
 
 		newConfigCmd(a),
 		newVersionCmd(a),
@@ -74,6 +77,7 @@ It never deletes data, and says what it would do with --dry-run.`,
 	root.AddGroup(
 		&cobra.Group{ID: inspecting, Title: "Inspection Commands:"},
 		&cobra.Group{ID: lifecycle, Title: "Lifecycle Commands:"},
+		&cobra.Group{ID: recovering, Title: "Recovery Commands:"},
 		&cobra.Group{ID: about, Title: "Other Commands:"},
 	)
 	a.addFlags(root.PersistentFlags())

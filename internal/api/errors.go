@@ -27,6 +27,7 @@ var (
 	ErrUncertain = errors.New("outcome uncertain")
 	ErrLocked    = errors.New("another kvol holds the lock")
 	ErrPartly    = errors.New("partly done")
+	ErrFindings  = errors.New("there are findings")
 	ErrInterrupt = errors.New("interrupted")
 )
 
@@ -57,6 +58,7 @@ var kinds = []struct {
 }{
 	{ErrInterrupt, ExitInterrupted, "Interrupted"},
 	{ErrPartly, ExitPartly, "PartlyDone"},
+	{ErrFindings, ExitFindings, "Findings"},
 	{ErrUncertain, ExitUncertain, "Uncertain"},
 	{ErrLocked, ExitLocked, "Locked"},
 	{ErrRefused, ExitRefused, "Refused"},

@@ -38,6 +38,28 @@ const (
 	OrphanLoop        OrphanKind = "loop"
 )
 
+// What keeps something from going, as blockedBy has it.
+const (
+	BlockedByAge     = "age"     // it is younger than --min-age
+	BlockedByKubelet = "kubelet" // a running kubelet may hold it in memory
+	BlockedByData    = "data"    // it holds what is nobody's to delete
+	BlockedByMount   = "mount"   // something else is mounted in it
+	BlockedByBusy    = "busy"    // somebody uses it
+	BlockedByDriver  = "driver"  // its driver has to be asked and does not answer
+	BlockedByDevice  = "device"  // its device would have to be detached
+	BlockedByPod     = "pod"     // a pod that has it stays
+	BlockedByLock    = "lock"    // another kvol works on it
+	BlockedByError   = "error"   // the attempt failed
+)
+
+// Stay is one thing of an orphan that does not go.
+type Stay struct {
+	Path      string `json:"path"`
+	BlockedBy string `json:"blockedBy"`
+	Reason    string `json:"reason"`
+	Next      string `json:"next"`
+}
+
 // Orphan is one thing on the node whose pod may be gone.
 type Orphan struct {
 	Kind      OrphanKind `json:"kind"`
@@ -51,9 +73,17 @@ type Orphan struct {
 	Verdict   Verdict    `json:"verdict"`
 	Reason    string     `json:"reason"` // why that is the verdict, in a few words
 	Evidence  []Evidence `json:"evidence"`
-	BlockedBy string     `json:"blockedBy"` // kubelet, driver, data, age, mount, …; empty when it can go
+	BlockedBy string     `json:"blockedBy"` // why it, or some of it, does not go; empty when all of it can
 	Next      string     `json:"next"`      // what the operator does about it
+	Stays     []Stay     `json:"stays"`     // each thing that does not go
 	Facts     []string   `json:"facts"`     // what the steps rest on: --from-plan compares them
 	Steps     []Step     `json:"steps"`
 	Outcome   Outcome    `json:"outcome"` // empty in a plan
+}
+
+// OrphanPlan is what gc-orphans would do.
+type OrphanPlan struct {
+	*List[Orphan]
+	// Plan has all the steps for the shell form.
+	Plan *Plan `json:"-"`
 }
