@@ -103,13 +103,21 @@ func (a *app) receive() error {
 	return nil
 }
 
-// arrived checks that this process is where it wanted to be, and takes over what was
-// settled before. It never goes anywhere from here.
-func (a *app) arrived() error {
+// resume takes over what was settled before, where anything was.
+func (a *app) resume() {
 	h := a.handed
+	if h == nil {
+		return
+	}
 	a.rootDir, a.nodeName, a.origins = h.RootDir, h.NodeName, h.Origins
 	a.kubeconfig, a.runtimeEndpoint, a.podsFrom = h.Kubeconfig, h.RuntimeEndpoint, h.PodsFrom
 	a.procRoot, a.sysRoot, a.devRoot = "/proc", "/sys", "/dev"
+}
+
+// arrived checks that this process is where it wanted to be. It never goes anywhere
+// from here.
+func (a *app) arrived() error {
+	h := a.handed
 	ns, err := os.Readlink("/proc/self/ns/mnt")
 	if err == nil && ns != h.MountNS {
 		err = fmt.Errorf("kvol is in the mount namespace %s and not in %s", ns, h.MountNS)

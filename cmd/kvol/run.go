@@ -159,6 +159,7 @@ func (a *app) do(cmd *cobra.Command, limit time.Duration, r runner) error {
 	if err := a.load(reading, cmd.Root().PersistentFlags()); err != nil {
 		return err
 	}
+	a.resume()
 	a.log = a.logger()
 	ctx, cancel := context.WithTimeout(cmd.Context(), a.watch(limit))
 	defer cancel()
