@@ -29,26 +29,25 @@ type Use struct {
 // kernel makes from what it has in memory. A file that is mapped and no longer open
 // does not show: its list is behind a lock that a stuck process keeps.
 //
-// The error says what could not be looked at.
-func Uses(ctx context.Context, procRoot string, except map[int]bool, tell func(Use)) error {
+// denied are the processes that a security module lets nobody look at, also not root.
+func Uses(ctx context.Context, procRoot string, except map[int]bool, tell func(Use)) (denied int, err error) {
 	entries, err := os.ReadDir(procRoot)
 	if err != nil {
-		return err
+		return 0, err
 	}
-	var denied error
 	for _, e := range entries {
 		pid, err := strconv.Atoi(e.Name())
 		if err != nil || except[pid] {
 			continue
 		}
 		if ctx.Err() != nil {
-			return ctx.Err()
+			return denied, ctx.Err()
 		}
 		if err := one(filepath.Join(procRoot, e.Name()), pid, tell); err != nil && !ended(err) {
-			denied = err
+			denied++
 		}
 	}
-	return denied
+	return denied, nil
 }
 
 // ended are the errors of a process that has gone, or has no files any more, and of

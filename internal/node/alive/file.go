@@ -73,7 +73,8 @@ func here(pods []Pod, node string) int {
 // parsePods reads a Pod, List or PodList (YAML, JSON), the output of crictl pods -o
 // json, or a uid a line. line is where it is wrong, 0 where that is not known.
 func parsePods(data []byte) (pods []Pod, line int, err error) {
-	text := bytes.TrimSpace(bytes.TrimPrefix(data, []byte("\xef\xbb\xbf")))
+	data = bytes.TrimPrefix(data, []byte("\xef\xbb\xbf")) // as some editors write
+	text := bytes.TrimSpace(data)
 	switch {
 	case len(text) == 0:
 		return nil, 0, nil

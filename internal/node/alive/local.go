@@ -89,7 +89,7 @@ func (l *look) askProcesses(ctx context.Context) answer {
 		}
 	})
 	self := map[int]bool{os.Getpid(): true, l.host.Helper.PID(): true}
-	errUses := procs.Uses(ctx, proc, self, func(u procs.Use) {
+	denied, errUses := procs.Uses(ctx, proc, self, func(u procs.Use) {
 		if strings.Count(u.Path, "-") < 4 && !strings.Contains(u.Path, "/pods/") {
 			return // as nearly all
 		}
@@ -101,6 +101,9 @@ func (l *look) askProcesses(ctx context.Context) answer {
 		}
 	})
 	a := answer{err: errors.Join(errNS, errUses), note: "no process uses its directory"}
+	if denied > 0 {
+		a.note += fmt.Sprintf(" (%d do not let themselves be looked at)", denied)
+	}
 	for uid, why := range found {
 		a.pods = append(a.pods, Pod{UID: uid, State: why})
 	}

@@ -302,7 +302,11 @@ func (s *scratch) listen(path string, r *runtime) string {
 	return path
 }
 
-var errRuntime = func(context.Context) error { return status.Error(codes.Internal, "metadata store is broken") }
+func errRuntime(context.Context) error {
+	return status.Error(codes.Internal, "metadata store is broken")
+}
+
+func noRuntime(context.Context) error { return status.Error(codes.Unimplemented, "unknown service") }
 
 func hangRuntime(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
 

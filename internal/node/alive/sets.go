@@ -31,6 +31,7 @@ func (s *Sets) Reports() []Report { return s.reports }
 // that nobody names: what their directory is called only a source can tell, as the
 // kubelet's hash of a manifest differs from release to release.
 func (s *Sets) index() {
+	s.byUID, s.lost = nil, ""
 	named := map[[2]string]bool{}
 	for _, r := range s.reports {
 		byUID := map[string]*Pod{}
