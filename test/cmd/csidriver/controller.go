@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"os"
+	"path/filepath"
 	"slices"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
@@ -137,6 +138,31 @@ func (d *driver) ControllerUnpublishVolume(_ context.Context, r *csi.ControllerU
 	}
 	v.Node, v.Token = "", ""
 	return &csi.ControllerUnpublishVolumeResponse{}, d.keep(v)
+}
+
+// ListVolumes tells all volumes and to which node each is attached, on one page.
+func (d *driver) ListVolumes(context.Context, *csi.ListVolumesRequest) (*csi.ListVolumesResponse, error) {
+	d.work.Lock()
+	defer d.work.Unlock()
+	if _, err := d.controller("LIST_VOLUMES"); err != nil {
+		return nil, err
+	}
+	files, err := filepath.Glob(filepath.Join(d.dir, "volumes", "*", "volume.json"))
+	resp := &csi.ListVolumesResponse{}
+	for _, file := range files {
+		var v testutil.CSIVolume
+		if err := testutil.ReadJSON(file, &v); err != nil {
+			return nil, err
+		}
+		e := &csi.ListVolumesResponse_Entry{
+			Volume: &csi.Volume{VolumeId: v.ID, CapacityBytes: v.Bytes}, Status: &csi.ListVolumesResponse_VolumeStatus{},
+		}
+		if v.Node != "" {
+			e.Status.PublishedNodeIds = []string{v.Node}
+		}
+		resp.Entries = append(resp.Entries, e)
+	}
+	return resp, err
 }
 
 func (d *driver) ValidateVolumeCapabilities(_ context.Context, r *csi.ValidateVolumeCapabilitiesRequest) (*csi.ValidateVolumeCapabilitiesResponse, error) {
