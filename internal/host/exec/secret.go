@@ -2,8 +2,16 @@ package exec
 
 import (
 	"bytes"
+	"cmp"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"log/slog"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
 )
 
 // mask stands for a secret wherever one would be shown.
@@ -58,8 +66,47 @@ func (s Secret) LogValue() slog.Value { return slog.StringValue(mask) }
 // two letters is in every other word.
 const shortest = 4
 
-// Mask replaces the secret in a text that somebody who was given it said.
-func (s Secret) Mask(text string) string { return string(s.redact([]byte(text))) }
+// Mask replaces secrets in a text that somebody who was given them said, in the
+// forms that programs make of text.
+func Mask(text string, secrets ...Secret) string {
+	var all []string
+	for _, s := range secrets {
+		all = append(all, s.forms()...)
+	}
+	// One secret may be the beginning of another, whose rest would be left.
+	slices.SortFunc(all, func(a, b string) int { return cmp.Or(len(b)-len(a), strings.Compare(a, b)) })
+	for _, form := range slices.Compact(all) {
+		text = strings.ReplaceAll(text, form, mask)
+	}
+	return text
+}
+
+// forms are the secret as it is, quoted, encoded, on one line, and each line of it
+// that is long enough to tell.
+func (s Secret) forms() []string {
+	whole := string(s.Reveal())
+	core := strings.TrimSpace(whole)
+	if len(core) < shortest {
+		return nil
+	}
+	inner := func(quoted []byte) string { return string(quoted[1 : len(quoted)-1]) }
+	all := []string{
+		core, strings.Join(strings.Fields(core), " "), inner(strconv.AppendQuote(nil, core)), inner(strconv.AppendQuoteToASCII(nil, core)),
+		url.QueryEscape(core), url.PathEscape(core), hex.EncodeToString([]byte(core)),
+	}
+	if text, err := json.Marshal(core); err == nil {
+		all = append(all, inner(text))
+	}
+	for _, raw := range []string{whole, core} { // the padding tells nothing
+		all = append(all, base64.RawStdEncoding.EncodeToString([]byte(raw)), base64.RawURLEncoding.EncodeToString([]byte(raw)))
+	}
+	for line := range strings.Lines(core) {
+		if line = strings.TrimSpace(line); len(line) >= 2*shortest {
+			all = append(all, line)
+		}
+	}
+	return all
+}
 
 // in says whether text has the secret in it, with or without the newline that
 // files end with.
@@ -69,10 +116,4 @@ func (s Secret) in(text string) bool {
 }
 
 // redact replaces the secret in what a tool printed.
-func (s Secret) redact(out []byte) []byte {
-	core := bytes.TrimSpace(s.Reveal())
-	if len(core) < shortest {
-		return out
-	}
-	return bytes.ReplaceAll(out, core, []byte(mask))
-}
+func (s Secret) redact(out []byte) []byte { return []byte(Mask(string(out), s)) }

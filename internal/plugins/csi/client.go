@@ -189,11 +189,7 @@ func change[Req, Resp any](ctx context.Context, d *driver, method string, f func
 		return resp, nil
 	}
 	var none Resp
-	text := message(err)
-	for _, s := range secrets {
-		text = s.Mask(text)
-	}
-	return none, d.fault(ctx, method, &said{status.Code(err), tame(text)})
+	return none, d.fault(ctx, method, &said{status.Code(err), tame(exec.Mask(message(err), secrets...))})
 }
 
 // fault sorts what a driver said of a change. All that may still be under way, or
