@@ -97,6 +97,7 @@ func TestExamplesParse(t *testing.T) {
 	for words, c := range every(t) {
 		for _, line := range strings.Split(c.Example, "\n") {
 			line, _, _ = strings.Cut(strings.TrimSpace(line), " | ")
+			line, _, _ = strings.Cut(line, " > ")
 			fields := strings.Fields(line)
 			i := slices.Index(fields, "kvol")
 			if strings.HasPrefix(line, "#") || i < 0 {
@@ -128,7 +129,7 @@ func TestExitCodesDocument(t *testing.T) {
 	}
 	for _, kind := range []error{api.ErrUsage, api.ErrInput, api.ErrAmbiguousPlugin, api.ErrNoPlugin, api.ErrNotMounted, api.ErrNotFound,
 		api.ErrNotSupported, api.ErrMissingTool, api.ErrTimeout, api.ErrUncertain, api.ErrBusy, api.ErrNotEmpty, api.ErrRefused,
-		api.ErrLocked, api.ErrPartly, api.ErrInterrupt} {
+		api.ErrLocked, api.ErrPartly, api.ErrFindings, api.ErrInterrupt} {
 		row := fmt.Sprintf("| %d |", api.ExitCode(kind))
 		found := slices.ContainsFunc(strings.Split(string(raw), "\n"), func(line string) bool {
 			return strings.HasPrefix(line, row) && strings.Contains(line, "`"+api.Reason(kind)+"`")

@@ -151,7 +151,23 @@ func (g *gc) plan(ctx context.Context) (*api.OrphanPlan, error) {
 	for i := range g.left.Items {
 		items = append(items, whole(g.left.Items[i].Orphan))
 	}
-	return &api.OrphanPlan{List: api.NewList("OrphanList", items, g.left.Warnings()), Plan: run.Plan()}, refused
+	steps := run.Plan()
+	for _, o := range items {
+		if goes(o) {
+			steps.Facts = append(steps.Facts, g.shellFacts(o)...)
+		}
+	}
+	return &api.OrphanPlan{List: api.NewList("OrphanList", items, g.left.Warnings()), Plan: steps}, refused
+}
+
+// shellFacts are tests that a leftover's directory is still the one that was looked
+// at, or gone: the name of a static pod's comes again.
+func (g *gc) shellFacts(o api.Orphan) []string {
+	info, err := g.conf.Root.Stat(o.Path)
+	if err != nil || info.MountRoot {
+		return nil
+	}
+	return []string{fmt.Sprintf(`[ ! -e %[1]s ] || [ "$(stat -c %%i -- %[1]s)" = %[2]d ]`, act.Quote(o.Path), info.Ino)}
 }
 
 // planItem records the steps of one leftover, and what they rest on.

@@ -27,6 +27,7 @@ var documents = map[string]any{
 	"LimitList":     api.List[api.Limit]{},
 	"MountList":     api.List[api.Mount]{},
 	"OperationList": api.List[api.Operation]{},
+	"OrphanList":    api.List[api.Orphan]{},
 	"PathInfoList":  api.List[api.PathInfo]{},
 	"PathSet":       api.PathSet{},
 	"PluginList":    api.List[api.Info]{},
