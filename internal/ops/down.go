@@ -239,18 +239,29 @@ func (op *operation) mappedBy(dir string) ([]consumer, error) {
 }
 
 // detach lets the device go, once nobody uses it any more. The gate is passed
-// also where the plugin has nothing to detach: a script relies on exit code 0.
+// also where the plugin has nothing to detach: a script relies on exit code 0. A
+// teardown ends well where the volume is detached by others than this node.
 func (op *operation) detach(ctx context.Context) (string, error) {
 	if skip, err := op.gate(ctx); err != nil || skip != "" {
 		return skip, err
 	}
 	p, err := plugins.As[plugins.AttachableVolumePlugin](op.plugin)
-	if errors.Is(err, api.ErrNotSupported) {
+	can := err == nil
+	if can && op.req.Spec != nil {
+		if can, err = p.CanAttach(op.req.Spec); err != nil {
+			return "", err
+		}
+	}
+	if !can {
 		return "nothing uses it any more, and volumes of " + op.plugin.GetPluginName() + " need no detaching", nil
 	}
 	d, err := p.NewDetacher()
 	if err != nil {
 		return "", err
 	}
-	return "", d.Detach(ctx, op.run, op.ref(), op.host.NodeName)
+	err = d.Detach(ctx, op.run, op.ref(), op.host.NodeName)
+	if op.verb == Teardown && errors.Is(err, api.ErrNotSupported) {
+		return "nothing uses it any more; " + err.Error(), nil
+	}
+	return "", err
 }
