@@ -160,16 +160,20 @@ func (p *plugin) controllerPublish(ctx context.Context, run *act.Runner, d *driv
 		VolumeId: w.handle, NodeId: info.GetNodeId(), VolumeCapability: capability, VolumeContext: w.attributes,
 		Readonly: w.spec.PersistentVolume.Spec.CSI.ReadOnly,
 	}
-	published := map[string]string{} // not nil: attached, also in a dry run
+	published, asked := map[string]string{}, false // not nil: attached, also in a dry run
+	ask := func(ctx context.Context) error {
+		asked, req.Secrets = true, revealed(secrets)
+		resp, err := change(ctx, d, "ControllerPublishVolume", d.controller.ControllerPublishVolume, req, values(secrets))
+		maps.Copy(published, resp.GetPublishContext())
+		return err
+	}
 	_, err = run.Do(ctx, act.Call{
 		Name: "ControllerPublishVolume", Target: d.socket, Args: []string{w.volume.String(), info.GetNodeId()}, Reason: "the controller attaches the volume to this node",
-		Do: func(ctx context.Context) error {
-			req.Secrets = revealed(secrets)
-			resp, err := change(ctx, d, "ControllerPublishVolume", d.controller.ControllerPublishVolume, req, values(secrets))
-			maps.Copy(published, resp.GetPublishContext())
-			return err
-		},
+		Done: func(ctx context.Context) (bool, error) { return d.attached(ctx, w.volume) }, Do: ask,
 	})
+	if err == nil && !asked && !run.DryRun {
+		err = ask(ctx) // it is attached: what is wanted is the context, which nobody keeps
+	}
 	return published, err
 }
 

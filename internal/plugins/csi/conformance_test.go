@@ -27,9 +27,36 @@ func TestConformance(t *testing.T) {
 	plugintest.Run(t, plugintest.Case{
 		New: csi.New, All: all.All, Secret: secret,
 		Examples: []plugintest.Example{
-			{Name: "staged", Spec: volume, Start: start(demanding), Grow: 32 << 20},
+			{Name: "staged", Spec: volume, Start: start(demanding)},
 			{Name: "publish-only", Spec: volume, Start: start(demanding, noStaging)},
 			{Name: "block", Spec: raw, Start: start(demanding), Block: true},
+		},
+		Skip: map[string]string{"DeviceMount/publish-only": "a driver that does not stage mounts nothing globally"},
+	})
+}
+
+// TestFurtherVolumes is what is peculiar to some.
+func TestFurtherVolumes(t *testing.T) {
+	plugintest.Run(t, plugintest.Case{
+		New: csi.New, All: all.All, Secret: secret,
+		Examples: []plugintest.Example{
+			{Name: "attached", Spec: attached, Start: start(controller)},
+			{Name: "plain", Spec: volume, Start: start(func(c *testutil.CSIControl) { c.PlainStage = true })},
+			{Name: "block-staged-by-a-bind", Spec: raw, Start: start(func(c *testutil.CSIControl) { c.StageDevice = true }), Block: true},
+			{Name: "grows", Spec: grown, Start: large, Grow: 320 << 20},
+		},
+		Only: []string{"SetUpTwice", "TearDownTwice", "DryRun", "Attach", "Block", "NodeExpand"},
+	})
+}
+
+// TestInline is an inline volume, which ends with its pod: what asks for data to be
+// there again is not for it.
+func TestInline(t *testing.T) {
+	plugintest.Run(t, plugintest.Case{
+		New: csi.New, All: all.All, Secret: secret,
+		Examples: []plugintest.Example{{Name: "inline", Spec: inline, Start: start(demanding)}},
+		Only: []string{
+			"OnlyPlugin", "VolumeName", "Paths", "Reconstruct", "SetUpTwice", "ReadOnly", "HoldsData", "SomethingElse", "Secrets", "Limits",
 		},
 	})
 }
@@ -45,6 +72,18 @@ func start(change ...func(*testutil.CSIControl)) func(testing.TB, string) {
 		}
 		testutil.StartCSI(t, testutil.CSIOptions{Root: root, Driver: driver, Control: &control})
 	}
+}
+
+// large starts a driver whose volume is large enough for a file system that grows
+// without a privilege that a container lacks.
+func large(t testing.TB, root string) {
+	t.Helper()
+	testutil.StartCSI(t, testutil.CSIOptions{Root: root, Driver: driver}).Volume("handle of pv-example", "btrfs", 128<<20)
+}
+
+func controller(c *testutil.CSIControl) {
+	c.NeedAttach = true
+	c.ControllerCaps = []string{"PUBLISH_UNPUBLISH_VOLUME", "LIST_VOLUMES", "LIST_VOLUMES_PUBLISHED_NODES"}
 }
 
 func demanding(c *testutil.CSIControl) {
@@ -77,6 +116,26 @@ func raw(t testing.TB, dir, name string) *plugins.Spec {
 	return spec
 }
 
+func grown(t testing.TB, dir, name string) *plugins.Spec {
+	spec := volume(t, dir, name)
+	spec.PersistentVolume.Spec.CSI.FSType = "btrfs"
+	return spec
+}
+
+func attached(t testing.TB, dir, name string) *plugins.Spec {
+	spec := volume(t, dir, name)
+	spec.Objects = objects{attach: true}
+	return spec
+}
+
+func inline(_ testing.TB, _, name string) *plugins.Spec {
+	spec := plugins.NewSpecFromVolume(&v1.Volume{Name: name, VolumeSource: v1.VolumeSource{CSI: &v1.CSIVolumeSource{
+		Driver: driver, VolumeAttributes: map[string]string{"size": "1m"}, NodePublishSecretRef: &v1.LocalObjectReference{Name: "secret"},
+	}}})
+	spec.Namespace, spec.Objects = "ns", objects{}
+	return spec
+}
+
 // objects are the documents beside a volume.
 type objects struct{ attach bool }
 
@@ -88,8 +147,10 @@ func (o objects) Secret(namespace, name string) (*v1.Secret, error) {
 }
 
 func (o objects) CSIDriver(string) (*storagev1.CSIDriver, error) {
+	told := true
 	return &storagev1.CSIDriver{Spec: storagev1.CSIDriverSpec{
 		AttachRequired:       &o.attach,
+		PodInfoOnMount:       &told,
 		VolumeLifecycleModes: []storagev1.VolumeLifecycleMode{storagev1.VolumeLifecyclePersistent, storagev1.VolumeLifecycleEphemeral},
 	}}, nil
 }

@@ -46,7 +46,7 @@ func (d deviceMounter) MountDevice(ctx context.Context, run *act.Runner, spec *p
 	if err != nil {
 		return err
 	}
-	is, err := d.staged(run, w, path)
+	is, err := d.staged(ctx, run, w, path)
 	if err != nil || is {
 		return err
 	}
@@ -82,7 +82,7 @@ func (d deviceMounter) MountDevice(ctx context.Context, run *act.Runner, spec *p
 
 // staged says whether the volume is staged, for all that the node shows: it is
 // mounted, or a pod has it. What is mounted there and is not it is refused.
-func (p *plugin) staged(run *act.Runner, w *wanted, path string) (bool, error) {
+func (p *plugin) staged(ctx context.Context, run *act.Runner, w *wanted, path string) (bool, error) {
 	d, err := p.readIn(run, metadataOf(path))
 	if err != nil {
 		return false, err
@@ -96,15 +96,12 @@ func (p *plugin) staged(run *act.Runner, w *wanted, path string) (bool, error) {
 	case mounted && d.state == missing:
 		return false, notOurs(top, path, w.volume)
 	case !own:
-		return false, run.Check(ctxless, act.Rmdir{Path: path})
+		return false, run.Check(ctx, act.Rmdir{Path: path})
 	case mounted:
 		return true, nil
 	}
 	return p.inPod(run, w.volume), nil
 }
-
-// ctxless is for a check that asks the disk only.
-var ctxless = context.Background()
 
 // inPod says that a pod has the volume published, so that it is staged too, if it can
 // be.
@@ -157,15 +154,12 @@ func stageCall(run *act.Runner, d *driver, w *wanted, req *csipb.NodeStageVolume
 	return c
 }
 
-// stagedAt is the staging path that a publish call is given: for a file system only
-// where the driver stages, for a raw block volume always.
+// stagedAt is the staging path that a publish call of a file system is given: only
+// where the driver stages. That mount-device was there is asked of the others too, as
+// with the kubelet, which finds the volume again by what that leaves.
 func (m *mounter) stagedAt(ctx context.Context, run *act.Runner, d *driver) (string, error) {
 	if m.inline {
 		return "", nil
-	}
-	stages, err := d.stages(ctx)
-	if err != nil || !stages {
-		return "", err
 	}
 	path, err := m.staging(m.wanted)
 	if err != nil {
@@ -176,16 +170,18 @@ func (m *mounter) stagedAt(ctx context.Context, run *act.Runner, d *driver) (str
 		return "", err
 	}
 	top, mounted := run.Table().Top(path)
+	own := data.state == planned || data.state == whole && data.volume == m.volume
 	switch {
-	case data.state == planned || data.state == whole && data.volume == m.volume:
-		return path, nil
 	case mounted && data.state == missing:
 		return "", notOurs(top, path, m.volume)
-	case mounted:
-		return path, nil // its metadata was lost since
+	case !own && !mounted: // where it is mounted its metadata was lost since
+		return "", api.Errorf(api.ErrNotMounted, "the volume is not staged on this node").At(path).
+			WithNext("stage it first: kvol mount-device -f FILE (or the whole way with kvol setup)")
 	}
-	return "", api.Errorf(api.ErrNotMounted, "the volume is not staged on this node").At(path).
-		WithNext("stage it first: kvol mount-device -f FILE (or the whole way with kvol setup)")
+	if stages, err := d.stages(ctx); err != nil || !stages {
+		return "", err
+	}
+	return path, nil
 }
 
 type deviceUnmounter struct{ *plugin }

@@ -48,11 +48,11 @@ func (u *unmounter) TearDown(ctx context.Context, run *act.Runner) error {
 		}
 		return clean(ctx, run, target)
 	}
-	v, err := u.identify(run, u.ref, metadataOf(target), target)
-	if err != nil {
+	if err := emptyUnmounted(ctx, run, target); err != nil {
 		return err
 	}
-	if err := emptyUnmounted(ctx, run, target); err != nil {
+	v, err := u.identify(run, u.ref, metadataOf(target), target)
+	if err != nil {
 		return err
 	}
 	d, err := u.open(ctx, v.driver)

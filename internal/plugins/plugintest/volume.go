@@ -74,6 +74,7 @@ func (n *node) attach(ctx context.Context, run *act.Runner, pod plugins.PodRef) 
 	if err != nil {
 		return act.Value{}, err
 	}
+	n.spec.PublishContext = nil // each command begins without
 	attached, err := a.Attach(ctx, run, n.spec, n.host.NodeName)
 	if err != nil {
 		return act.Value{}, err
