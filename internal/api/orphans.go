@@ -78,7 +78,7 @@ type Orphan struct {
 	Stays     []Stay     `json:"stays"`     // each thing that does not go
 	Facts     []string   `json:"facts"`     // what the steps rest on: --from-plan compares them
 	Steps     []Step     `json:"steps"`
-	Outcome   Outcome    `json:"outcome"` // empty in a plan
+	Outcome   string     `json:"outcome"` // an Outcome, empty in a plan
 }
 
 // OrphanPlan is what gc-orphans would do.

@@ -230,7 +230,7 @@ func errPartly(items []api.Orphan) error {
 			continue
 		}
 		n++
-		if o.Outcome != api.OutcomeDone && o.Outcome != api.OutcomeAlready {
+		if o.Outcome != string(api.OutcomeDone) && o.Outcome != string(api.OutcomeAlready) {
 			stays++
 		}
 	}

@@ -84,14 +84,14 @@ func (g *gc) journal(o *api.Orphan) *act.Operation {
 
 // leftAlone says why a leftover's turn did not come.
 func leftAlone(o *api.Orphan, why string) {
-	o.Outcome, o.Reason, o.Steps = api.OutcomeSkipped, "not begun: "+why, []api.Step{}
+	o.Outcome, o.Reason, o.Steps = string(api.OutcomeSkipped), "not begun: "+why, []api.Step{}
 }
 
 // settleAll gives an outcome to the orphans of which nothing could go to begin with.
 func settleAll(items []api.Orphan) {
 	for i := range items {
 		if o := &items[i]; o.Verdict == api.VerdictOrphan && o.Outcome == "" {
-			o.Outcome = api.OutcomeRefused
+			o.Outcome = string(api.OutcomeRefused)
 		}
 	}
 }
@@ -117,13 +117,13 @@ func byPlan(plan, now []api.Orphan) []api.Orphan {
 		}
 		i := slices.IndexFunc(now, func(o api.Orphan) bool { return o.Kind == p.Kind && o.Path == p.Path })
 		if i < 0 {
-			p.Steps, p.Outcome, p.Reason = []api.Step{}, api.OutcomeAlready, "it is not there any more"
+			p.Steps, p.Outcome, p.Reason = []api.Step{}, string(api.OutcomeAlready), "it is not there any more"
 			out = append(out, whole(p))
 			continue
 		}
 		o := now[i]
 		if why := changed(p, o); len(why) > 0 {
-			o.Verdict, o.Outcome = p.Verdict, api.OutcomeRefused
+			o.Verdict, o.Outcome = p.Verdict, string(api.OutcomeRefused)
 			o.Reason, o.Steps = "it is not any more as the plan has it: "+strings.Join(why, "; "), []api.Step{}
 			o.Next = "make a new plan: kvol gc-orphans -o json > plan.json"
 		}
@@ -154,7 +154,7 @@ func (g *gc) carryOut(ctx context.Context, items []api.Orphan) {
 		done++
 		g.busyWith("%s (%d of %d)", o.Path, i+1, len(items))
 		g.item(ctx, o)
-		if !g.req.KeepGoing && (o.Outcome == api.OutcomeFailed || o.Outcome == api.OutcomeUncertain) {
+		if !g.req.KeepGoing && (o.Outcome == string(api.OutcomeFailed) || o.Outcome == string(api.OutcomeUncertain)) {
 			stopped = o.Path + " failed, and --keep-going was not given"
 		}
 	}
@@ -177,9 +177,9 @@ func (g *gc) item(ctx context.Context, o *api.Orphan) {
 	}
 	if err != nil {
 		doc := api.NewErrorDoc(err)
-		o.Outcome, o.Reason, o.Next = api.OutcomeOf(err), doc.Message, doc.Next
+		o.Outcome, o.Reason, o.Next = string(api.OutcomeOf(err)), doc.Message, doc.Next
 		if o.BlockedBy = api.BlockedByError; api.KindOf(err) == api.ErrLocked {
-			o.BlockedBy, o.Outcome = api.BlockedByLock, api.OutcomeRefused
+			o.BlockedBy, o.Outcome = api.BlockedByLock, string(api.OutcomeRefused)
 		}
 		o.Steps = []api.Step{}
 	}
@@ -239,17 +239,17 @@ func (g *gc) takeAway(ctx context.Context, o *api.Orphan, l *node.Leftover) (err
 	c.clean(ctx)
 	o.Steps, o.Stays = numbered(run.Steps()), append([]api.Stay{}, c.stays...)
 	o.BlockedBy, o.Next = "", ""
+	outcome := api.OutcomeDone
 	switch {
 	case len(c.stays) > 0:
-		o.BlockedBy, o.Next, o.Outcome = c.stays[0].BlockedBy, c.stays[0].Next, api.OutcomeRefused
-		if c.err != nil {
-			o.Outcome = api.OutcomeOf(c.err)
+		o.BlockedBy, o.Next = c.stays[0].BlockedBy, c.stays[0].Next
+		if outcome = api.OutcomeRefused; c.err != nil {
+			outcome = api.OutcomeOf(c.err)
 		}
 	case len(o.Steps) == 0:
-		o.Outcome = api.OutcomeAlready
-	default:
-		o.Outcome = api.OutcomeDone
+		outcome = api.OutcomeAlready
 	}
-	conf.Journal.End(o.Outcome, c.err)
+	o.Outcome = string(outcome)
+	conf.Journal.End(outcome, c.err)
 	return nil
 }

@@ -41,7 +41,7 @@ func orphanColumns(items []api.Orphan, f Format) []column[api.Orphan] {
 	return []column[api.Orphan]{
 		{name: "kind", cell: func(o api.Orphan) string { return string(o.Kind) }},
 		{name: "verdict", mood: true, cell: func(o api.Orphan) string { return string(o.Verdict) }},
-		{name: "outcome", mood: true, cell: func(o api.Orphan) string { return string(o.Outcome) }},
+		{name: "outcome", mood: true, cell: func(o api.Orphan) string { return o.Outcome }},
 		{name: "blockedBy", head: "BLOCKED BY", cell: func(o api.Orphan) string { return o.BlockedBy }},
 		{name: "podUID", head: "POD", cell: func(o api.Orphan) string { return uid(o.PodUID) }},
 		{name: "namespace", wide: true, cell: func(o api.Orphan) string { return o.Namespace }},
@@ -155,7 +155,7 @@ func wordOf(o api.Orphan) string {
 		return string(o.Verdict)
 	}
 	some := len(o.Steps) > 0
-	switch o.Outcome {
+	switch api.Outcome(o.Outcome) {
 	case api.OutcomeDone:
 		return "taken away"
 	case api.OutcomeAlready:
