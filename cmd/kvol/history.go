@@ -60,6 +60,7 @@ func (o *historyOptions) addFlags(f *pflag.FlagSet, since *string) {
 
 func (o *historyOptions) run(ctx context.Context, a *app) error {
 	return showList(a, render.Operations(), func() (*api.List[api.Operation], error) {
+		a.anyRoot = true
 		h, mgr, err := a.open()
 		if err != nil {
 			return nil, err

@@ -37,7 +37,7 @@ func (a *app) locate() error {
 	}
 	defer s.close()
 	owner, err := s.owner()
-	if err != nil {
+	if err != nil && !a.anyRoot {
 		return err
 	}
 	if owner != nil {

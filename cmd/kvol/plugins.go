@@ -36,6 +36,7 @@ func newPluginsCmd(a *app) *cobra.Command {
 
 func (o *pluginsOptions) run(_ context.Context, a *app) error {
 	return showList(a, render.Plugins(), func() (*api.List[api.Info], error) {
+		a.anyRoot = true
 		h, mgr, err := a.open()
 		if err != nil {
 			return nil, err

@@ -43,6 +43,7 @@ type app struct {
 
 	// changes says that the command can change the node, acts that it will.
 	changes, acts bool
+	anyRoot       bool      // the command needs no root directory
 	handed        *handover // nil unless this process came from another mount namespace
 
 	// intercept takes a command's options instead of running it; for tests.

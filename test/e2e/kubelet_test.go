@@ -90,6 +90,8 @@ func TestKubeletsApart(t *testing.T) {
 	n.mustPlain(4, both, append(publish, "--dry-run")...)
 	n.mustPlain(4, both, "list-mounts")
 	n.mustPlain(4, both, "inspect", "pv")
+	n.mustPlain(0, nil, "history") // what needs no root directory needs no choice
+	n.mustPlain(0, nil, "plugins")
 	if s := n.settings()["root-dir"]; s.Value != "" || s.Origin != "several kubelets" {
 		t.Errorf("the root directory is %+v", s)
 	}

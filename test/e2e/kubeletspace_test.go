@@ -142,6 +142,14 @@ func TestKubeletElsewhere(t *testing.T) {
 	if exists(root) {
 		t.Error("the directory came to be outside")
 	}
+	// A container that has the machine's /proc in another place.
+	proc := n.dir + "/proc"
+	must(t, os.Mkdir(proc, 0o755))
+	testutil.Mount(t, "/proc", proc, "", unix.MS_BIND|unix.MS_REC, "")
+	n.mustPlain(0, nil, "publish", "-f", file, "--pod-uid", podA, "--proc-root", proc)
+	if k.sees(root) != 1 {
+		t.Errorf("with another --proc-root the kubelet sees %d mounts", k.sees(root))
+	}
 	k.end()
 
 	jail := n.dir + "/jail"
@@ -220,8 +228,8 @@ func TestKubeletGoneMeanwhile(t *testing.T) {
 	file := n.pv("pv", n.dir+"/data")
 	ns, err := os.Readlink("/proc/self/ns/mnt")
 	must(t, err)
-	handed := func(mountNS string) out {
-		text, err := json.Marshal(map[string]any{"PID": 12345, "MountNS": mountNS, "Kubelet": true, "Until": time.Now().Add(time.Minute),
+	handed := func(mountNS string, left time.Duration) out {
+		text, err := json.Marshal(map[string]any{"PID": 12345, "MountNS": mountNS, "Kubelet": true, "Until": time.Now().Add(left),
 			"RootDir": n.root, "Origins": map[string]string{}, "Files": map[string][]byte{file: first(os.ReadFile(file)), "/etc/kvol/config.yaml": nil}})
 		must(t, err)
 		letter, err := os.Open(n.file("handed", string(text)))
@@ -234,11 +242,12 @@ func TestKubeletGoneMeanwhile(t *testing.T) {
 		return out{args: cmd.Args, code: cmd.ProcessState.ExitCode(), stderr: string(said)}
 	}
 	n.unchanged(func() {
-		n.check(handed(ns), 8, "the kubelet (pid 12345) has ended meanwhile")
-		n.check(handed("mnt:[1]"), 1, "and not in mnt:[1]")
+		n.check(handed(ns, time.Minute), 8, "the kubelet (pid 12345) has ended meanwhile")
+		n.check(handed("mnt:[1]", time.Minute), 1, "and not in mnt:[1]")
 	})
 	n.kubelet(kubeletSpec{})
-	n.check(handed(ns), 0)
+	n.unchanged(func() { n.check(handed(ns, -time.Minute), 8, "in time") }) // there is one limit for both
+	n.check(handed(ns, time.Minute), 0)
 	n.env = []string{"KVOL_HANDED_OVER=77"}
 	n.mustPlain(2, []string{"KVOL_HANDED_OVER"}, "list-mounts")
 }
