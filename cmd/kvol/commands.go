@@ -47,6 +47,7 @@ func commands(a *app) []*cobra.Command {
 		newTeardownCmd(a),
 
 		newGCOrphansCmd(a),
+		newRecoverCmd(a),
 
 		newConfigCmd(a),
 		newVersionCmd(a),

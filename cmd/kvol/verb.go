@@ -7,6 +7,7 @@ import (
 
 	"github.com/kvol/kvol/internal/api"
 	"github.com/kvol/kvol/internal/ops"
+	"github.com/kvol/kvol/internal/render"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -106,7 +107,7 @@ func (o *verbOptions) run(ctx context.Context, a *app) error {
 			return err
 		}
 	}
-	w := work{dryRun: o.dryRun, instruct: "the same command with --dry-run"}
+	w := work{dryRun: o.dryRun, view: render.Plans(), instruct: "the same command with --dry-run"}
 	if o.shellWithKvol {
 		w.instead = func(p api.PlanPart) (string, error) { return o.command(a, p) }
 	}

@@ -25,6 +25,8 @@ type work struct {
 	// instead is the command that stands in a script for a part of the plan that has
 	// no shell form; nil refuses such a script.
 	instead func(api.PlanPart) (string, error)
+	// view shows the plan.
+	view render.PlanView
 	// instruct is what to do for a script where the output is one and dryRun is off.
 	instruct string
 }
@@ -64,7 +66,7 @@ func (a *app) results(l *api.List[api.Result], failed error, o render.Options) e
 }
 
 func (a *app) plan(ctx context.Context, w work) error {
-	view := render.Plans()
+	view := w.view
 	if err := a.quietly(); err != nil {
 		return err
 	}

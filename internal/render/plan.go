@@ -18,6 +18,7 @@ func Plans() PlanView {
 		empty:   "Nothing to do.",
 		columns: stepColumns,
 		names:   func(s api.Step) []string { return []string{s.Target} },
+		after:   fileValues,
 		shell:   true,
 	}}
 }
@@ -31,6 +32,31 @@ func stepColumns([]api.Step, Format) []column[api.Step] {
 		{name: "shell", wide: true, cell: func(s api.Step) string { return s.Shell }},
 		{name: "reason", cell: func(s api.Step) string { return s.Reason }},
 	}
+}
+
+// Recoveries shows the steps of kvol recover.
+func Recoveries() PlanView {
+	v := Plans()
+	v.empty = "Nothing of the metadata is broken."
+	return v
+}
+
+// fileValues lists below the steps what the files that are rebuilt will say, and who
+// tells it.
+func fileValues(w io.Writer, items []api.Step, _ Options) error {
+	var rows [][]string
+	for _, s := range items {
+		for _, v := range s.Values {
+			rows = append(rows, []string{number(s.N), v.Key, cell(v.Value), cell(v.From)})
+		}
+	}
+	if len(rows) == 0 {
+		return nil
+	}
+	if _, err := io.WriteString(w, "\n"); err != nil {
+		return err
+	}
+	return writeRows(w, []string{"N", "KEY", "VALUE", "TOLD BY"}, rows, false)
 }
 
 // Write shows the plan. As a script it is api.ErrNotSupported, with the step
@@ -93,6 +119,9 @@ func script(w io.Writer, p *api.Plan) error {
 				write("\n")
 			}
 			write("# ", number(s.N), ". ", Line(s.Reason), "\n")
+			for _, v := range s.Values {
+				write("#    ", Line(v.Key+": "+v.From), "\n")
+			}
 			if !instead {
 				write(s.Shell, "\n")
 			}
