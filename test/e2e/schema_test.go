@@ -151,4 +151,9 @@ func (n *jsonNode) odd() {
 	for _, subject := range []string{"c", "dead", podB, n.podVolume(podA, "line\nend")} {
 		n.prints("Inspection", 0, "inspect", subject, "--probe-timeout", "100ms")
 	}
+	n.prints("OrphanList", 4, "gc-orphans")
+	live := "file:" + n.file("pods.txt", podStatic+"\n")
+	n.prints("OrphanList", 4, "gc-orphans", "--pods-from", live, "--min-age", "0")
+	n.prints("OrphanList", 0, "gc-orphans", "--pods-from", live, "--min-age", "0", "--assert-no-pods")
+	n.prints("OrphanList", 3, "gc-orphans", "--pods-from", live, "--min-age", "0", "--assert-no-pods", "--apply", "--max", "1")
 }
