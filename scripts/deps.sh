@@ -29,6 +29,9 @@ sgdisk      gdisk           test
 sfdisk      fdisk           test
 strace      strace          test
 ldd         libc-bin        test
+containerd  containerd      test
+ctr         containerd      test
+runc        runc            test
 shellcheck  shellcheck      test lint
 '
 

@@ -3,9 +3,11 @@ package alive
 import (
 	"bufio"
 	"errors"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -184,11 +186,7 @@ func TestCgroupsOfTheKernel(t *testing.T) {
 				t.Fatal(err)
 			}
 			trees++
-			t.Cleanup(func() {
-				for d := dir; d != tree; d = filepath.Dir(d) {
-					testutil.Poll(t, "an empty control group "+d, func() bool { return !errors.Is(unix.Rmdir(d), unix.EBUSY) })
-				}
-			})
+			t.Cleanup(func() { removeCgroups(t, "kvol-test-"+uid[:8]+"-*") })
 			if v, e := s.look(Options{From: []string{"cri"}}).Lives(uid); v {
 				t.Errorf("%s of an empty group %s: %v", name, dir, e)
 			}
@@ -269,5 +267,24 @@ func TestStaticManifests(t *testing.T) {
 	s.write("/run/mine/x.yaml", "metadata: {name: x}")
 	if r := s.report(Options{From: []string{"static"}}, SourceStatic); len(r.Pods) != 1 || r.Pods[0].Name != "x-node1" || r.Pods[0].Namespace != "default" {
 		t.Errorf("%+v", r)
+	}
+}
+
+// removeCgroups removes groups of a name in every tree, with the empty ones in them.
+func removeCgroups(t *testing.T, name string) {
+	for _, tree := range []string{"/sys/fs/cgroup/", "/sys/fs/cgroup/*/"} {
+		tops, _ := filepath.Glob(tree + name)
+		for _, top := range tops {
+			var dirs []string
+			_ = filepath.WalkDir(top, func(path string, d fs.DirEntry, err error) error {
+				if err == nil && d.IsDir() {
+					dirs = append(dirs, path)
+				}
+				return nil
+			})
+			for _, dir := range slices.Backward(dirs) {
+				testutil.Poll(t, "an empty control group "+dir, func() bool { return !errors.Is(unix.Rmdir(dir), unix.EBUSY) })
+			}
+		}
 	}
 }

@@ -2,6 +2,7 @@ package alive
 
 import (
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -40,7 +41,19 @@ var states = map[string][]string{
 	SourceProcess:     {"alive", "absent", "failed"},
 }
 
+// answers are made once, for all combinations.
+var answers = map[string]answer{}
+
 func answerIn(state string) answer {
+	a, ok := answers[state]
+	if !ok {
+		a = makeAnswer(state)
+		answers[state] = a
+	}
+	return a
+}
+
+func makeAnswer(state string) answer {
 	common := podOf(object(other, "other", fromAPI))
 	pod, hashed := podOf(object(dashed, "asked", fromAPI)), podOf(object(static, "static", fromAPI))
 	switch state {
@@ -82,6 +95,9 @@ func TestEveryCombination(t *testing.T) {
 			return
 		}
 		for _, word := range []bool{false, true} {
+			if word && !slices.Contains(slices.Collect(maps.Values(at)), "empty") {
+				continue // it changes nothing
+			}
 			s := combine(order, at, now, word)
 			for _, uid := range []string{dashed, static} {
 				n++
