@@ -3,6 +3,7 @@ package ops
 import (
 	"context"
 	"errors"
+	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -81,7 +82,7 @@ func (op *operation) globallyMounted() ([]string, error) {
 // when this operation began, from other mount namespaces that still have it, and,
 // where nothing else tells, from what kvol itself mounted last under that name.
 func (op *operation) devices(ctx context.Context) ([]string, error) {
-	out := append(slices.Clone(op.begunWith), op.elsewhere(ctx)...)
+	out := append(op.kept(), op.elsewhere(ctx)...)
 	if op.req.Spec != nil {
 		dev, err := op.specDevice(ctx)
 		if err != nil {
@@ -124,22 +125,50 @@ func (op *operation) namedDevice(ctx context.Context) (string, error) {
 // nodeDevices are the devices that the node itself shows for the volume: of its
 // global mount, and of its map as a raw block device. A pod's mount does not tell:
 // the file system of a local directory is the whole node's.
-func (op *operation) nodeDevices() []string {
-	var out []string
+func (op *operation) nodeDevices() []disk {
+	var out []disk
 	for _, ref := range op.places() {
 		switch ref.Kind {
 		case api.KindGlobalMount:
 			if m, ok := op.find.Table().Top(ref.Path); ok {
-				out = append(out, sourceDevice(m))
+				out = append(out, op.disk(sourceDevice(m), m.Major, m.Minor))
 			}
 		case api.KindGlobalMapDevice:
 			info, err := op.run.Root.Stat(ref.Path)
 			if err != nil || info.Type != safefs.BlockDevice {
 				continue
 			}
-			if d, err := op.host.Devices.ByNumber(int(unix.Major(info.Rdev)), int(unix.Minor(info.Rdev))); err == nil {
-				out = append(out, d.Path)
+			major, minor := int(unix.Major(info.Rdev)), int(unix.Minor(info.Rdev))
+			if d, err := op.host.Devices.ByNumber(major, minor); err == nil {
+				out = append(out, op.disk(d.Path, major, minor))
 			}
+		}
+	}
+	return out
+}
+
+// disk is a device and, where its number tells, the disk that it was then.
+type disk struct {
+	path string
+	mark api.DiskMark
+}
+
+func (op *operation) disk(path string, major, minor int) disk {
+	mark, _, err := op.diskMark(fmt.Sprintf("%d:%d", major, minor))
+	if err != nil { // a number of no device: the file system has several
+		return disk{path: path}
+	}
+	return disk{path, mark}
+}
+
+// kept are the devices that the node had for the volume to begin with, without those
+// that a driver has let go of since: their names may be another volume's already.
+func (op *operation) kept() []string {
+	var out []string
+	for _, d := range op.begunWith {
+		now, _, err := op.diskMark(d.mark.Number)
+		if err != nil || now == d.mark {
+			out = append(out, d.path)
 		}
 	}
 	return out

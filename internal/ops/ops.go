@@ -9,6 +9,7 @@ package ops
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/user"
@@ -127,7 +128,7 @@ type operation struct {
 	dryState *safefs.Root
 	device   string // where it came to be known
 	// begunWith are the devices that the node had for the volume to begin with.
-	begunWith []string
+	begunWith []disk
 }
 
 // open finds out what the request is about, takes the locks and begins the
@@ -277,7 +278,7 @@ func (op *operation) carryOut(ctx context.Context) error {
 	if op.plugin == nil {
 		return op.wrap(op.nothingThere(ctx))
 	}
-	if err := op.otherMode(); err != nil {
+	if err := errors.Join(op.checkSpec(), op.otherMode()); err != nil {
 		return op.wrap(err)
 	}
 	do := map[Verb]func(context.Context) (skipped string, err error){

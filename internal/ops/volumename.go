@@ -63,9 +63,7 @@ func (op *operation) findVolumeName() error {
 	slices.Sort(names)
 	switch names = slices.Compact(names); len(names) {
 	case 0:
-		if last, ok := op.lastEntry(op.name); ok && last.Plugin == op.plugin.GetPluginName() {
-			op.volumeName = last.VolumeName
-		}
+		op.volumeName = op.lastVolumeName()
 	case 1:
 		op.volumeName = names[0]
 	default:
@@ -74,6 +72,21 @@ func (op *operation) findVolumeName() error {
 		return e.WithNext("say which: give it as driver^handle, or its document with -f")
 	}
 	return nil
+}
+
+// lastVolumeName is what the plugin called the volume when kvol last knew it: this
+// operation's own entries may say nothing.
+func (op *operation) lastVolumeName() string {
+	entries, _, err := op.entries()
+	if err != nil {
+		return ""
+	}
+	for _, e := range slices.Backward(entries) {
+		if e.Volume == op.name && e.Plugin == op.plugin.GetPluginName() && e.VolumeName != "" {
+			return e.VolumeName
+		}
+	}
+	return ""
 }
 
 // reconstruct is the spec that one place on disk tells.
