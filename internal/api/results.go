@@ -6,7 +6,10 @@
 // It is a leaf: it imports the standard library only. Do not put behaviour here.
 package api
 
-import "time"
+import (
+	"fmt"
+	"time"
+)
 
 // Version is the apiVersion of every document.
 const Version = "kvol/v1"
@@ -128,6 +131,15 @@ type Step struct {
 	Reason string   `json:"reason"`
 	// Values are those of a file that is rebuilt (kvol recover).
 	Values []FileValue `json:"values,omitempty"`
+}
+
+// String names the step in a message; of a call to a daemon the method says what it is.
+func (s Step) String() string {
+	what := s.Action
+	if what == "call" && len(s.Args) > 0 {
+		what += " " + s.Args[0]
+	}
+	return fmt.Sprintf("%d %s %s", s.N, what, s.Target)
 }
 
 // FileValue is a key of a file that is rebuilt, and who tells its value.

@@ -79,8 +79,7 @@ func noShell(p *api.Plan) string {
 	}
 	for _, part := range p.Parts {
 		if i := slices.IndexFunc(part.Steps, hasNoShell); i >= 0 && part.Command == "" {
-			s := part.Steps[i]
-			return number(s.N) + " " + s.Action + " " + s.Target
+			return part.Steps[i].String()
 		}
 	}
 	return ""

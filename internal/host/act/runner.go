@@ -194,7 +194,7 @@ func (r *Runner) record(a Action, s api.Step) Value {
 		s.Shell = strings.ReplaceAll(s.Shell, refMark, v.ref)
 	}
 	if s.Shell == "" && r.noShell == "" {
-		r.noShell = fmt.Sprintf("%d %s %s", s.N, s.Action, s.Target)
+		r.noShell = s.String()
 	}
 	r.steps = append(r.steps, s)
 	r.targets[s.Target] = true
