@@ -7,6 +7,7 @@ import (
 
 	"github.com/kvol/kvol/internal/api"
 	"github.com/kvol/kvol/internal/node"
+	"github.com/kvol/kvol/internal/node/alive"
 	"github.com/kvol/kvol/internal/render"
 
 	"github.com/spf13/cobra"
@@ -18,6 +19,10 @@ other mount there as other. Each file system is asked once how it is, and one th
 does not answer within --probe-timeout is unresponsive: the command itself never
 hangs. It takes no lock and may run at any time.
 
+Meanwhile kubelet, container runtime and API server (--pods-from) are asked whose the
+pods are, within the same time. Owner is live where one of them names the pod, gone
+where its death is proven as for gc-orphans, and unknown otherwise.
+
 States: ok, stale (it answers with an error), disconnected (its server or daemon is
 gone), unresponsive, denied, readonly (it turned read-only by itself), deleted (what
 was mounted is unlinked), unmounted (the directory is there, the mount is not),
@@ -26,6 +31,8 @@ unknown.`
 const listMountsExample = `  kvol list-mounts
   # what is not well
   kvol ls --state stale,disconnected,unresponsive
+  # what the pods of a namespace have
+  kvol ls --namespace shop -o wide
   # the paths of all mounts, safe for any name
   kvol ls -o name -0 | xargs -0 -n1 echo`
 
@@ -38,9 +45,9 @@ var (
 )
 
 type listMountsOptions struct {
-	kinds, states          []string
-	plugin, volume, podUID string
-	noProbe                bool
+	kinds, states                     []string
+	plugin, volume, podUID, namespace string
+	noProbe                           bool
 }
 
 func newListMountsCmd(a *app) *cobra.Command {
@@ -60,6 +67,9 @@ func newListMountsCmd(a *app) *cobra.Command {
 			if err := oneOf("--state", o.states, mountStates); err != nil {
 				return err
 			}
+			if o.namespace != "" && o.noProbe {
+				return api.Errorf(api.ErrUsage, "--namespace needs to know whose the pods are, and --no-probe asks nobody")
+			}
 			return a.do(cmd, readLimit, o)
 		},
 	}
@@ -73,7 +83,8 @@ func (o *listMountsOptions) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.plugin, "plugin", "", "only this plugin: kubernetes.io/nfs")
 	f.StringVar(&o.volume, "volume", "", "only this volume")
 	f.StringVar(&o.podUID, "pod-uid", "", "only this pod")
-	f.BoolVar(&o.noProbe, "no-probe", false, "do not ask the file systems how they are")
+	f.StringVar(&o.namespace, "namespace", "", "only the pods of this namespace")
+	f.BoolVar(&o.noProbe, "no-probe", false, "do not ask the file systems how they are, nor anybody whose the pods are")
 }
 
 func (o *listMountsOptions) run(ctx context.Context, a *app) error {
@@ -85,9 +96,14 @@ func (o *listMountsOptions) run(ctx context.Context, a *app) error {
 		defer h.Close()
 		return node.List(ctx, h, node.ListOptions{
 			Probe: !o.noProbe, Kinds: as[api.MountKind](o.kinds), States: as[api.State](o.states),
-			Plugin: o.plugin, Volume: o.volume, PodUID: o.podUID,
+			Plugin: o.plugin, Volume: o.volume, PodUID: o.podUID, Namespace: o.namespace, Pods: a.pods(),
 		})
 	})
+}
+
+// pods are the sources of live pods, and what the operator says of them.
+func (a *app) pods() alive.Options {
+	return alive.Options{From: a.podsFrom, AssertNoPods: a.assertNoPods}
 }
 
 // oneOf refuses a word that is none of the allowed ones.

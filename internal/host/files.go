@@ -33,8 +33,11 @@ func (h *Host) Files() *Files {
 	if err != nil {
 		table = nil
 	}
-	return &Files{h, table}
+	return h.FilesBy(table)
 }
+
+// FilesBy is for whoever has read the mount table of this process.
+func (h *Host) FilesBy(table *mounts.Table) *Files { return &Files{h, table} }
 
 // File is a regular file as it was read.
 type File struct {

@@ -15,18 +15,22 @@ import (
 	"github.com/kvol/kvol/internal/host/mounts"
 	"github.com/kvol/kvol/internal/host/probe"
 	"github.com/kvol/kvol/internal/host/safefs"
+	"github.com/kvol/kvol/internal/node/alive"
 	"github.com/kvol/kvol/internal/paths"
 )
 
 // ListOptions narrow a list; an empty field takes everything.
 type ListOptions struct {
-	// Probe asks every file system once whether it answers.
-	Probe  bool
-	Kinds  []api.MountKind
-	Plugin string
-	Volume string
-	PodUID string
-	States []api.State
+	// Probe asks every file system once whether it answers, and the node whose pods
+	// they are.
+	Probe     bool
+	Pods      alive.Options
+	Kinds     []api.MountKind
+	Plugin    string
+	Volume    string
+	PodUID    string
+	Namespace string // known only with Probe
+	States    []api.State
 }
 
 // List is every volume on the node, mounted or not, and every other mount below
@@ -37,12 +41,16 @@ func List(ctx context.Context, h *host.Host, o ListOptions) (*api.List[api.Mount
 		return nil, err
 	}
 	s.places = slices.DeleteFunc(s.places, func(p place) bool { return !o.takes(p) })
+	owners := s.askOwners(ctx, o)
 	items := s.items(ctx, o.Probe)
+	if err := owners(items); err != nil {
+		return nil, err
+	}
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return nil, ctx.Err() // half a list is none
 	}
 	items = slices.DeleteFunc(items, func(m api.Mount) bool {
-		return len(o.States) > 0 && !slices.Contains(o.States, m.State)
+		return len(o.States) > 0 && !slices.Contains(o.States, m.State) || o.Namespace != "" && m.Namespace != o.Namespace
 	})
 	return api.NewList("MountList", items, s.warnings), nil
 }
@@ -126,7 +134,7 @@ func plain(p paths.Path) bool {
 // only, and a FlexVolume driver not at all.
 func mayBePlain(p paths.Path) bool {
 	if p.Plugin == paths.CSIPlugin {
-		return p.Kind == paths.GlobalMount
+		return p.Kind == paths.GlobalMount || p.Kind == paths.CSIBlockStaging
 	}
 	return p.Kind == paths.PodVolume && filepath.Dir(p.Plugin) != "kubernetes.io"
 }

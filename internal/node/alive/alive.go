@@ -64,7 +64,8 @@ type Options struct {
 	From []string
 	// AssertNoPods is the operator's word that a source that names no pod is right.
 	AssertNoPods bool
-	// LifeOnly asks only those whose word proves life: no manifests and no processes.
+	// LifeOnly asks only those whose word proves life: no manifests and no processes,
+	// so that nothing proves a pod gone.
 	LifeOnly bool
 	// Timeout is how long a source may take: 2 s when 0, and never more than a third
 	// of what is left of the context.
@@ -123,6 +124,9 @@ func Look(ctx context.Context, h *host.Host, o Options) (*Sets, error) {
 	}
 	l := &look{Options: o, host: h, files: h.Files()}
 	s := &Sets{node: h.NodeName}
+	if o.LifeOnly {
+		s.blind = []string{SourceStatic, SourceProcess}
+	}
 	for _, path := range files {
 		if err := s.readFile(ctx, l, path); err != nil {
 			return nil, err
@@ -150,6 +154,17 @@ func Look(ctx context.Context, h *host.Host, o Options) (*Sets, error) {
 	}
 	s.index()
 	return s, nil
+}
+
+// Anybody says whether there is anybody to ask who knows a pod by its name. It asks
+// nobody: it looks at what a node has that has a kubelet, a runtime or an API server.
+func Anybody(ctx context.Context, h *host.Host, files *host.Files, o Options) bool {
+	_, lists, err := parseFrom(o.From)
+	if err != nil || len(lists) > 0 || h.RuntimeEndpoint != "" || h.Kubeconfig != "" {
+		return true // a word that is wrong is for Look to say
+	}
+	traces := append([]string{h.Layout.Root + "/config.yaml", h.Layout.Root + "/pki", "/etc/kubernetes", "/etc/crictl.yaml"}, sockets...)
+	return slices.ContainsFunc(traces, func(path string) bool { return files.Exists(ctx, path) })
 }
 
 // limit is how long each source may take.

@@ -31,7 +31,7 @@ func (s *Sets) readFile(ctx context.Context, l *look, path string) error {
 	defer cancel()
 	file, err := l.files.Read(ctx, abs)
 	if errors.Is(err, api.ErrNotFound) {
-		return &api.Error{Kind: api.ErrInput, Path: path, Err: errors.New("--pods-from: there is no such file")}
+		return api.Errorf(api.ErrInput, "--pods-from: there is no such file").At(path).WithNext("%s > %s", s.kubectl(), act.Quote(path))
 	}
 	if err != nil {
 		return err
@@ -42,7 +42,7 @@ func (s *Sets) readFile(ctx context.Context, l *look, path string) error {
 			err = fmt.Errorf("line %d: %w", line, err)
 		}
 		return (&api.Error{Kind: api.ErrInput, Path: path, Err: fmt.Errorf("--pods-from: %w", err)}).
-			WithNext("make it anew: kubectl get pods -A --field-selector spec.nodeName=%s -o json > %s", act.Quote(s.node), act.Quote(path))
+			WithNext("make it anew: %s > %s", s.kubectl(), act.Quote(path))
 	}
 	if here(pods, s.node) == 0 && !l.AssertNoPods {
 		found := "names no pod"

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -157,10 +156,7 @@ func TestWordsOfPodsFrom(t *testing.T) {
 			t.Errorf("%q asks %s, want %s", c.from, got, c.want)
 		}
 	}
-	if err := os.Chdir("/etc"); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.Chdir("/") })
+	t.Chdir("/etc")
 	if r := s.report(Options{From: []string{"file:pods"}}, SourceFile); len(r.Pods) != 1 {
 		t.Errorf("a relative path: %+v", r)
 	}

@@ -166,9 +166,14 @@ func (s *Sets) prove() error {
 	}
 	return &api.Error{
 		Kind: api.ErrRefused, Err: fmt.Errorf("which pods are gone cannot be known: %s", why), Details: details,
-		Next: fmt.Sprintf("where kubectl works: kubectl get pods -A --field-selector spec.nodeName=%s -o json > pods.json; "+
-			"or here, while the runtime has them all: crictl pods -o json > pods.json; then --pods-from file:pods.json", act.Quote(s.node)),
+		Next: fmt.Sprintf("where kubectl works: %s > pods.json; "+
+			"or here, while the runtime has them all: crictl pods -o json > pods.json; then --pods-from file:pods.json", s.kubectl()),
 	}
+}
+
+// kubectl is how the list is made that is missing.
+func (s *Sets) kubectl() string {
+	return "kubectl get pods -A --field-selector spec.nodeName=" + act.Quote(s.node) + " -o json"
 }
 
 // whole says whether an answer is all that its source knows. A kubelet that was just
