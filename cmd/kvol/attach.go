@@ -23,6 +23,7 @@ func newAttachCmd(a *app) *cobra.Command {
 	cmd, o := a.upCmd(ops.Attach, slowLimit)
 	cmd.Use, cmd.Short = "attach -f FILE", "Attach a volume to this node"
 	cmd.Long, cmd.Example = attachLong+cmd.Long, attachExample
+	o.addPublishContext(cmd.Flags())
 	cmd.Flags().BoolVar(&o.check, "check", false, "change nothing; tell whether it is attached: 0 yes, 5 no, 8 unknown")
 	return cmd
 }

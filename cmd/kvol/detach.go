@@ -17,8 +17,9 @@ const detachExample = `  # detach the volume of this PV, of which only the name 
   kvol detach /dev/loop3 --dry-run`
 
 func newDetachCmd(a *app) *cobra.Command {
-	cmd, _ := a.downCmd(ops.Detach)
+	cmd, o := a.downCmd(ops.Detach)
 	cmd.Use, cmd.Short = "detach [VOLUME]", "Detach a volume from this node"
 	cmd.Long, cmd.Example = detachLong+cmd.Long, detachExample
+	o.addWithoutDriver(cmd.Flags())
 	return cmd
 }

@@ -18,6 +18,7 @@ type settings struct {
 	mountNamespace                      int
 
 	podsFrom                    []string
+	csiEndpoint                 string
 	runtimeEndpoint, kubeconfig string
 	assertNoPods                bool
 
@@ -50,6 +51,7 @@ func (s *settings) addFlags(f *pflag.FlagSet) {
 	f.IntVar(&s.mountNamespace, "mount-namespace", 0, "work in the mount namespace of process `PID` (default: that of the kubelet)")
 
 	f.StringSliceVar(&s.podsFrom, "pods-from", []string{"auto"}, "`SOURCES` of live pods: auto, or a list of kubelet, cri, api, static, file:PATH")
+	f.StringVar(&s.csiEndpoint, "csi-endpoint", "", "`SOCKET` of the CSI driver (default: by its registration, else plugins/DRIVER/csi.sock)")
 	f.StringVar(&s.runtimeEndpoint, "runtime-endpoint", "", "`SOCKET` of the container runtime (default: the kubelet's, else the usual ones)")
 	f.StringVar(&s.kubeconfig, "kubeconfig", "", "`FILE` that says where the API server is (default: the kubelet's)")
 	f.BoolVar(&s.assertNoPods, "assert-no-pods", false, "risk: your word that no pod lives on this node")

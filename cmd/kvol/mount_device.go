@@ -21,5 +21,6 @@ func newMountDeviceCmd(a *app) *cobra.Command {
 	cmd.Use, cmd.Short = "mount-device -f FILE", "Make a volume's global mount"
 	cmd.Long, cmd.Example = mountDeviceLong+cmd.Long, mountDeviceExample
 	o.addFormat(cmd.Flags())
+	o.addPublishContext(cmd.Flags())
 	return cmd
 }

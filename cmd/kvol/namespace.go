@@ -39,6 +39,7 @@ type handover struct {
 	RootDir, NodeName string
 	Origins           map[string]string
 
+	CSIEndpoint                 string
 	Kubeconfig, RuntimeEndpoint string
 	PodsFrom                    []string
 
@@ -111,6 +112,7 @@ func (a *app) resume() {
 	}
 	a.rootDir, a.nodeName, a.origins = h.RootDir, h.NodeName, h.Origins
 	a.kubeconfig, a.runtimeEndpoint, a.podsFrom = h.Kubeconfig, h.RuntimeEndpoint, h.PodsFrom
+	a.csiEndpoint = h.CSIEndpoint
 	a.procRoot, a.sysRoot, a.devRoot = "/proc", "/sys", "/dev"
 }
 
@@ -174,6 +176,7 @@ func (a *app) enter(pid int, isKubelet bool) error {
 	own, keep := a.openOwn()
 	h.Own = own
 	h.Kubeconfig, h.RuntimeEndpoint, h.PodsFrom = bring(&keep, a.kubeconfig), bring(&keep, a.runtimeEndpoint), slices.Clone(a.podsFrom)
+	h.CSIEndpoint = bring(&keep, a.csiEndpoint)
 	for i, source := range a.podsFrom {
 		h.PodsFrom[i] = bring(&keep, source)
 	}

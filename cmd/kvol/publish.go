@@ -22,5 +22,6 @@ func newPublishCmd(a *app) *cobra.Command {
 	o.addPod(cmd.Flags())
 	o.addUnmanaged(cmd.Flags())
 	o.addAll(cmd.Flags())
+	o.addPublishContext(cmd.Flags())
 	return cmd
 }

@@ -24,5 +24,6 @@ func newSetupCmd(a *app) *cobra.Command {
 	o.addUnmanaged(cmd.Flags())
 	o.addAll(cmd.Flags())
 	o.addFormat(cmd.Flags())
+	o.addPublishContext(cmd.Flags())
 	return cmd
 }

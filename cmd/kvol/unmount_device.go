@@ -20,5 +20,6 @@ func newUnmountDeviceCmd(a *app) *cobra.Command {
 	cmd.Use, cmd.Short = "unmount-device [VOLUME]", "Take a volume's global mount away"
 	cmd.Long, cmd.Example = unmountDeviceLong+cmd.Long, unmountDeviceExample
 	o.addUnmount(cmd.Flags())
+	o.addWithoutDriver(cmd.Flags())
 	return cmd
 }

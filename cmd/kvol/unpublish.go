@@ -23,6 +23,7 @@ func newUnpublishCmd(a *app) *cobra.Command {
 	o.addPod(cmd.Flags())
 	o.addAll(cmd.Flags())
 	o.addUnmount(cmd.Flags())
+	o.addWithoutDriver(cmd.Flags())
 	o.addDiscard(cmd.Flags())
 	return cmd
 }

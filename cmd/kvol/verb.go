@@ -28,6 +28,8 @@ type verbOptions struct {
 	quarantine        string
 	activePod         bool
 	unmanagedPod      bool
+	withoutDriver     bool
+	publishContext    map[string]string
 	flags             *pflag.FlagSet
 }
 
@@ -94,6 +96,14 @@ func (o *verbOptions) addUnmanaged(f *pflag.FlagSet) {
 func (o *verbOptions) addUnmount(f *pflag.FlagSet) {
 	f.BoolVar(&o.lazy, "lazy", false, "risk: detach a busy mount (MNT_DETACH); who uses it goes on")
 	f.BoolVar(&o.forceUmount, "force-umount", false, "risk: abort what is under way (MNT_FORCE); unwritten data is lost")
+}
+
+func (o *verbOptions) addWithoutDriver(f *pflag.FlagSet) {
+	f.BoolVar(&o.withoutDriver, "without-driver", false, "risk: take a CSI volume down on this node without asking its driver, which goes on believing in it")
+}
+
+func (o *verbOptions) addPublishContext(f *pflag.FlagSet) {
+	f.StringToStringVar(&o.publishContext, "publish-context", nil, "`KEY=VALUE` that attaching a CSI volume gave: your word that it is attached (repeatable)")
 }
 
 func (o *verbOptions) addDiscard(f *pflag.FlagSet) {
@@ -177,7 +187,10 @@ func (o *verbOptions) runAll(ctx context.Context, a *app, w work) error {
 // ask puts the flags of the verb into a request.
 func (o *verbOptions) ask(a *app, req *ops.Request) {
 	req.Format, req.MustExist = o.format, o.mustExist
-	req.Lazy, req.ForceUmount = o.lazy, o.forceUmount
+	req.Lazy, req.ForceUmount, req.WithoutDriver = o.lazy, o.forceUmount, o.withoutDriver
+	if req.Spec != nil && o.publishContext != nil {
+		req.Spec.PublishContext = o.publishContext
+	}
 	req.DiscardEphemeral, req.Quarantine = o.discardEphemeral, o.quarantine
 	req.AllowActivePod, req.AllowUnmanagedPod, req.PodsFrom = o.activePod, o.unmanagedPod, a.podsFrom
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"slices"
+	"strings"
 
 	"github.com/kvol/kvol/internal/api"
 	"github.com/kvol/kvol/internal/host"
@@ -122,7 +123,12 @@ func (o *volumeOptions) request(ctx context.Context, a *app) (ops.Request, error
 	if err != nil {
 		return req, err
 	}
-	selected, err := docs.Select(o.volume, o.podUID)
+	word, path := o.volume, ""
+	if strings.HasPrefix(word, "/") {
+		// The documents make up for what is missing there.
+		word, path = "", word
+	}
+	selected, err := docs.Select(word, o.podUID)
 	if err != nil {
 		return req, err
 	}
@@ -130,7 +136,7 @@ func (o *volumeOptions) request(ctx context.Context, a *app) (ops.Request, error
 		return req, selected.NoPod
 	}
 	// The name has done its work, and may have been the pod's own for the volume.
-	req.Spec, req.Volume, req.Pod, req.Word = selected.Specs[0], "", selected.Pod, selected.Word
+	req.Spec, req.Volume, req.Pod, req.Word = selected.Specs[0], path, selected.Pod, selected.Word
 	return req, nil
 }
 
@@ -201,7 +207,7 @@ func (a *app) hostOptions() host.Options {
 	return host.Options{
 		RootDir: a.rootDir, StateDir: a.stateDir, RunDir: a.runDir,
 		ProcRoot: a.procRoot, SysRoot: a.sysRoot, DevRoot: a.devRoot, NodeName: a.nodeName, OwnDirs: a.ownDirs(),
-		RuntimeEndpoint: a.runtimeEndpoint, Kubeconfig: a.kubeconfig,
+		CSIEndpoint: a.csiEndpoint, RuntimeEndpoint: a.runtimeEndpoint, Kubeconfig: a.kubeconfig,
 		LockTimeout:  max(a.lockTimeout, 1), // 0 would be its default, and is said for no wait
 		ProbeTimeout: a.probeTimeout, Deadline: a.deadline.Add(-grace),
 		Warn:     func(s string) { a.progress.end(); a.log.Warn(s) },

@@ -112,15 +112,24 @@ func (f *Find) Pods(plugin string, ref plugins.Ref) []Ref {
 	})
 }
 
-// Named finds every place of a volume by name or driver^handle.
+// Named finds every place of a volume by name or driver^handle. Of a raw block volume
+// of CSI nothing but its metadata may be left, which is no place to mount.
 func (f *Find) Named(word, plugin string) []Ref {
 	isHandle := strings.Contains(word, "^")
-	return f.refs(func(p place) bool {
+	out := f.refs(func(p place) bool {
 		if p.kind == api.KindOther || plugin != "" && p.Plugin != plugin {
 			return false
 		}
 		return p.called(word) || isHandle && f.handleOf(p) == word
 	})
+	for _, p := range f.remains {
+		if plugin == "" || p.Plugin == plugin {
+			if p.called(word) || isHandle && f.handleOf(p) == word {
+				out = append(out, refOf(p))
+			}
+		}
+	}
+	return out
 }
 
 // Candidates are the global mounts that could be the named volume's, for all
@@ -180,17 +189,24 @@ func (f *Find) isNode(path string, src *act.Source) bool {
 	return err == nil && info.Type == safefs.BlockDevice && src.IsBlock() && info.Rdev == src.Info.Rdev
 }
 
+// blockKinds are the places that only raw block volumes have.
+var blockKinds = map[paths.Kind]bool{
+	paths.PodDevice: true, paths.GlobalMapDir: true, paths.GlobalMapDevice: true, paths.GlobalMapMetadata: true,
+	paths.CSIBlockDir: true, paths.CSIBlockDataDir: true, paths.CSIBlockStaging: true, paths.CSIBlockPublishDir: true, paths.CSIBlockPublish: true,
+}
+
 func (f *Find) refs(want func(place) bool) []Ref {
 	var out []Ref
 	for _, p := range f.places {
 		if want(p) {
-			out = append(out, Ref{
-				Plugin: p.Plugin, Volume: p.Volume, PodUID: p.PodUID, Kind: p.kind, Path: p.path,
-				Block: p.kind == api.KindPodDevice || p.kind == api.KindGlobalMapDevice,
-			})
+			out = append(out, refOf(p))
 		}
 	}
 	return out
+}
+
+func refOf(p place) Ref {
+	return Ref{Plugin: p.Plugin, Volume: p.Volume, PodUID: p.PodUID, Kind: p.kind, Path: p.path, Block: blockKinds[p.Kind]}
 }
 
 // Table is the mount table of the snapshot.
@@ -236,7 +252,7 @@ func (f *Find) below(path string) ([]Ref, error) {
 	}
 	return []Ref{{
 		Plugin: at.Plugin, Volume: at.Volume, PodUID: at.PodUID, Path: path, Kind: at.MountKind(), Exact: true,
-		Block: slices.Contains([]paths.Kind{paths.PodDevice, paths.GlobalMapDir, paths.GlobalMapDevice}, at.Kind),
+		Block: blockKinds[at.Kind],
 	}}, nil
 }
 

@@ -178,7 +178,7 @@ func (s *snapshot) metadataOf(p place) api.Metadata {
 		file = filepath.Join(filepath.Dir(p.path), "vol_data.json")
 	case p.Kind == paths.PodVolume:
 		file = filepath.Join(p.path, "vol_data.json")
-	case p.Kind == paths.PodDevice:
+	case p.Kind == paths.PodDevice, p.Kind == paths.CSIBlockDataDir, p.Kind == paths.CSIBlockStaging:
 		file, _ = s.host.Layout.CSIBlockMetadataPath(p.Volume) // an odd name has none
 	}
 	root, err := s.host.Root()

@@ -48,6 +48,7 @@ type snapshot struct {
 	host     *host.Host
 	table    *mounts.Table
 	places   []place // by path
+	remains  []place // metadata of volumes that may have no other place
 	warnings []string
 }
 
@@ -145,6 +146,9 @@ func (w *walker) entry(path string, kind safefs.Type) {
 			return
 		}
 		mk = api.KindPodVolume
+	case kind == safefs.Dir && at.Rest == "" && at.Kind == paths.CSIBlockDataDir:
+		w.remains = append(w.remains, place{Path: at, path: path, kind: mk, entry: kind})
+		return
 	case kind == safefs.Dir && at.Rest == "" && descend[at.Kind]:
 		w.dir(path)
 		return

@@ -153,7 +153,8 @@ func (op *operation) consumers(at []string) []consumer {
 	return out
 }
 
-// usersOf are the mounts of the same file system beside a global mount.
+// usersOf are the mounts of the same file system, or of a part of it, beside a global
+// mount. A driver can bind a directory of the node's own file system there.
 func (op *operation) usersOf(global string) []consumer {
 	table := op.run.Table()
 	top, ok := table.Top(global)
@@ -162,7 +163,7 @@ func (op *operation) usersOf(global string) []consumer {
 	}
 	var at []string
 	for _, m := range table.SameDevice(top.Major, top.Minor) {
-		if m.MountPoint != global {
+		if m.MountPoint != global && (top.Root == "/" || m.Root == top.Root || strings.HasPrefix(m.Root, top.Root+"/")) {
 			at = append(at, m.MountPoint)
 		}
 	}

@@ -34,7 +34,7 @@ func (op *operation) check() error {
 			WithNext("kvol %s -f FILE, with a PersistentVolume or Pod in it", op.verb)
 	case r.Spec == nil && r.Volume == "":
 		return api.Errorf(api.ErrUsage, "no volume is named").WithNext("kvol %s VOLUME, or -f FILE", op.verb)
-	case r.Spec != nil && r.Volume != "" && r.Volume != r.Spec.Name():
+	case r.Spec != nil && r.Volume != "" && r.Volume != r.Spec.Name() && (needsSpec[op.verb] || !strings.HasPrefix(r.Volume, op.host.Layout.Root+"/")):
 		return api.Errorf(api.ErrUsage, "the argument names volume %q and the file %q", r.Volume, r.Spec.Name()).
 			WithNext("give one of the two")
 	}
@@ -135,8 +135,28 @@ func (op *operation) fromSpec() error {
 	if err := paths.ValidVolumeName(op.name); err != nil {
 		return err
 	}
-	op.volumeName, err = op.plugin.GetVolumeName(op.req.Spec)
-	return err
+	if op.req.Spec.Volume != nil {
+		op.req.Spec.PodUID = op.req.Pod.UID
+	}
+	if op.volumeName, err = op.plugin.GetVolumeName(op.req.Spec); err != nil {
+		return err
+	}
+	return op.samePath()
+}
+
+// samePath refuses a path beside a document of another volume than the path is of.
+func (op *operation) samePath() error {
+	if !strings.HasPrefix(op.req.Volume, "/") {
+		return nil
+	}
+	at := op.host.Layout.Parse(op.req.Volume)
+	driver, handle, _ := strings.Cut(op.volumeName, "^")
+	if at.Plugin == op.plugin.GetPluginName() && (at.Volume == "" || at.Volume == op.name) && (op.req.Pod.UID == "" || at.PodUID == "" || at.PodUID == op.req.Pod.UID) &&
+		(at.HandleHash == "" || at.Driver == driver && at.HandleHash == paths.HandleHash(handle)) {
+		return nil
+	}
+	return api.Errorf(api.ErrUsage, "the path is not of %s, which the file describes", op.name).At(op.req.Volume).
+		WithNext("give one of the two, or the file of the volume that the path is of")
 }
 
 func (op *operation) fromRefs(refs []node.Ref) error {
@@ -204,6 +224,9 @@ func (op *operation) otherMode() error {
 // name, or the one that was named.
 func (op *operation) fromHistory() error {
 	name := op.req.Plugin
+	if name == "" && strings.Contains(op.name, "^") {
+		name = paths.CSIPlugin // which alone calls its volumes so
+	}
 	if name == "" {
 		if last, ok := op.lastEntry(op.name); ok {
 			name = last.Plugin

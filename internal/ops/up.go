@@ -4,12 +4,21 @@ import (
 	"context"
 	"errors"
 	"path/filepath"
+	"strings"
 
 	"github.com/kvol/kvol/internal/api"
 	"github.com/kvol/kvol/internal/host/act"
 	"github.com/kvol/kvol/internal/host/safefs"
 	"github.com/kvol/kvol/internal/plugins"
 )
+
+// checkSpec refuses a volume that cannot be published, before anything is made for it.
+func (op *operation) checkSpec() error {
+	if p, ok := op.plugin.(plugins.SpecChecker); ok && (op.verb == Setup || op.verb == Publish) {
+		return p.CheckSpec(op.req.Spec, op.req.Pod)
+	}
+	return nil
+}
 
 // attach brings the volume's device to this node.
 func (op *operation) attach(ctx context.Context) (string, error) {
@@ -134,7 +143,9 @@ func (op *operation) mountDevice(ctx context.Context) (string, error) {
 			return "", err
 		}
 	}
-	return "", d.MountDevice(ctx, op.run, op.req.Spec, act.Known(op.device), path, plugins.DeviceMounterArgs{Format: op.req.Format})
+	return "", d.MountDevice(ctx, op.run, op.req.Spec, act.Known(op.device), path, plugins.DeviceMounterArgs{
+		Format: op.req.Format, FSGroup: op.req.Pod.FSGroup,
+	})
 }
 
 // lockDevice locks the device behind the volume: two PersistentVolumes can name
@@ -215,6 +226,9 @@ func (op *operation) mapDevice(ctx context.Context) error {
 	if !known {
 		return api.Errorf(api.ErrNotSupported, "a device that is not attached yet cannot be planned to be mapped")
 	}
+	if op.plannedPath(text) {
+		return op.mapAt(ctx, text, target, link)
+	}
 	if err := op.lockDevice(ctx, text); err != nil {
 		return err
 	}
@@ -224,6 +238,16 @@ func (op *operation) mapDevice(ctx context.Context) error {
 		}
 	}
 	return op.mapAt(ctx, text, target, link)
+}
+
+// plannedPath says that a device is one that a step of this dry run puts there: there
+// is nothing to look at yet.
+func (op *operation) plannedPath(path string) bool {
+	if !op.run.DryRun || !strings.HasPrefix(path, op.host.Layout.Root+"/") {
+		return false
+	}
+	info, err := op.run.Root.Stat(path)
+	return err != nil || info.Type != safefs.BlockDevice
 }
 
 // mapAt links, binds and holds. The pod's link comes first, and goes last in

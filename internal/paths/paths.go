@@ -151,7 +151,7 @@ func (l Layout) Build(p Path) (string, error) {
 // MountKind is how a list of mounts calls a mount on exactly this path. Inside a
 // volume, and on directories where nothing belongs mounted, it is "other".
 func (p Path) MountKind() api.MountKind {
-	if p.Rest != "" {
+	if p.Rest != "" && !p.inStaging() {
 		return api.KindOther
 	}
 	switch p.Kind {
@@ -162,7 +162,7 @@ func (p Path) MountKind() api.MountKind {
 		}
 	case PodVolumeMount:
 		return api.KindPodVolume
-	case GlobalMount, SharedMount:
+	case GlobalMount, SharedMount, CSIBlockStaging:
 		return api.KindGlobalMount
 	case PodDevice:
 		return api.KindPodDevice
@@ -172,4 +172,10 @@ func (p Path) MountKind() api.MountKind {
 		return api.KindSubPath
 	}
 	return api.KindOther
+}
+
+// inStaging says that a path lies directly in a CSI staging directory: some drivers
+// mount there, and not on the directory itself.
+func (p Path) inStaging() bool {
+	return p.Plugin == CSIPlugin && (p.Kind == GlobalMount || p.Kind == CSIBlockStaging) && !strings.Contains(p.Rest, "/")
 }
