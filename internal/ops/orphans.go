@@ -50,7 +50,8 @@ type gc struct {
 	*Ops
 	req        OrphanRequest
 	sets       *alive.Sets
-	taken      time.Time // when the sets were
+	taken      time.Time     // when the look began
+	took       time.Duration // and how long it took
 	left       *node.Leftovers
 	conf       act.Config
 	locks      *act.Locks // of the root, held for the whole run
@@ -92,13 +93,15 @@ func (g *gc) busyWith(format string, args ...any) {
 // look asks who lives and what there is.
 func (g *gc) look(ctx context.Context) error {
 	g.busyWith("asking which pods live here")
+	g.taken = time.Now()
 	sets, err := alive.Look(ctx, g.host, g.req.Pods)
 	if err != nil {
 		return err
 	}
-	g.sets, g.taken = sets, time.Now()
+	g.sets = sets
 	g.busyWith("looking at what is on the node")
 	g.left, err = node.NewLeftovers(ctx, g.host, sets, g.req.MinAge)
+	g.took = time.Since(g.taken)
 	return err
 }
 

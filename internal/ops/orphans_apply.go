@@ -10,6 +10,7 @@ import (
 
 	"github.com/kvol/kvol/internal/api"
 	"github.com/kvol/kvol/internal/host/act"
+	"github.com/kvol/kvol/internal/host/mounts"
 	"github.com/kvol/kvol/internal/node"
 )
 
@@ -171,9 +172,9 @@ func (g *gc) item(ctx context.Context, o *api.Orphan) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	l, err := g.again(ctx, o)
+	l, table, err := g.again(ctx, o)
 	if err == nil {
-		err = g.takeAway(ctx, o, l)
+		err = g.takeAway(ctx, o, l, table)
 	}
 	if err != nil {
 		doc := api.NewErrorDoc(err)
@@ -185,38 +186,41 @@ func (g *gc) item(ctx context.Context, o *api.Orphan) {
 	}
 }
 
-// lookAge is how old a look at who lives may be when something is taken away.
+// lookAge is how old a look at who lives may be when something is taken away, or five
+// times what the look took, whichever is more: on a node with a thousand leftovers
+// kvol would do nothing else.
 const lookAge = 2 * time.Second
 
-// again looks at one leftover right before its turn.
-func (g *gc) again(ctx context.Context, o *api.Orphan) (*node.Leftover, error) {
-	if time.Since(g.taken) > lookAge {
+// again looks at one leftover right before its turn, and gives the mount table that
+// it was held against.
+func (g *gc) again(ctx context.Context, o *api.Orphan) (*node.Leftover, *mounts.Table, error) {
+	if time.Since(g.taken) > max(lookAge, 5*g.took) {
 		if err := g.look(ctx); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
 	l, ok := g.left.Find(o.Kind, o.Path)
 	switch {
 	case !ok:
-		return nil, api.Errorf(api.ErrRefused, "it has gone meanwhile").At(o.Path)
+		return nil, nil, api.Errorf(api.ErrRefused, "it has gone meanwhile").At(o.Path)
 	case l.Verdict != api.VerdictOrphan:
-		return nil, api.Errorf(api.ErrRefused, "it is %s now: %s", l.Verdict, l.Reason).At(o.Path)
+		return nil, nil, api.Errorf(api.ErrRefused, "it is %s now: %s", l.Verdict, l.Reason).At(o.Path)
 	}
 	table, err := g.host.Mounts()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	planned := *l
 	planned.Steps = o.Steps
 	if why := factsChanged(o.Facts, g.facts(&planned, table)); len(why) > 0 {
-		return nil, api.Errorf(api.ErrRefused, "it has changed since it was looked at: %s", strings.Join(why, "; ")).At(o.Path).
+		return nil, nil, api.Errorf(api.ErrRefused, "it has changed since it was looked at: %s", strings.Join(why, "; ")).At(o.Path).
 			WithNext("look again: kvol gc-orphans")
 	}
-	return l, nil
+	return l, table, nil
 }
 
 // takeAway carries the planned steps of one leftover out, with its volumes locked.
-func (g *gc) takeAway(ctx context.Context, o *api.Orphan, l *node.Leftover) (err error) {
+func (g *gc) takeAway(ctx context.Context, o *api.Orphan, l *node.Leftover, table *mounts.Table) error {
 	locks := act.NewLocks(g.run, g.host.LockTimeout)
 	defer locks.Release()
 	volumes := slices.Clone(l.Volumes)
@@ -230,6 +234,13 @@ func (g *gc) takeAway(ctx context.Context, o *api.Orphan, l *node.Leftover) (err
 	conf.Hook = onlyPlanned(o.Steps, g.Hook)
 	conf.Locks = func() []*os.File { return append(slices.Clone(g.locks.Files()), locks.Files()...) }
 	conf.Journal = g.journal(o)
+	conf.Mounts = func() (*mounts.Table, error) {
+		if first := table; first != nil {
+			table = nil
+			return first, nil
+		}
+		return g.host.Mounts()
+	}
 	run, err := act.NewRunner(conf)
 	if err != nil {
 		return err

@@ -247,6 +247,5 @@ func (r *Runner) added(m mounts.Mount) {
 
 // removed takes a mount out of the runner's table.
 func (r *Runner) removed(m mounts.Mount) {
-	left := slices.DeleteFunc(slices.Clone(r.table.Mounts), func(o mounts.Mount) bool { return o.ID == m.ID })
-	r.table = &mounts.Table{Mounts: left, Bad: r.table.Bad, Changed: r.table.Changed}
+	r.table = r.table.Without(m)
 }
