@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # kvol's main job, for real: a disk becomes a local PersistentVolume, goes up into
-# two pods and down again, and nothing that happens on the way loses a byte.
+# two pods and down again; a CSI driver's volumes do the same; what pods that are gone
+# left is cleaned up; and nothing that happens on the way loses a byte.
 #
 # It works in a scratch root inside a mount namespace of its own, on a loop device
 # over a file, and leaves nothing behind.
@@ -12,12 +13,13 @@ if [[ $EUID -ne 0 ]]; then
 	exit 1
 fi
 if [[ ${1:-} != inside ]]; then
-	go build -o bin/fusefs ./test/cmd/fusefs
+	go build -o bin/ ./test/cmd/fusefs ./test/cmd/csidriver
 	exec unshare -m --propagation private "$0" inside
 fi
 
 kvol=$PWD/bin/kvol
 fusefs=$PWD/bin/fusefs
+csidriver=$PWD/bin/csidriver
 # A tmpfs that only this namespace sees: it goes with it, and all that is in it.
 dir=/mnt
 mount -t tmpfs demo "$dir"
@@ -37,6 +39,11 @@ cleanup() {
 	trap - EXIT
 	for pid in "${daemons[@]}"; do end "$pid"; done
 	[[ -z ${disk:-} ]] || losetup -d "$disk"
+	# The driver's volumes: loop devices over files of this namespace alone.
+	umount -R "$root" 2>/dev/null || :
+	losetup -nO NAME,BACK-FILE | while read -r name file; do
+		[[ $file != "$dir"/* ]] || losetup -d "$name"
+	done
 }
 trap cleanup EXIT
 
@@ -164,6 +171,9 @@ run 0 setup -f "$dir/pv.yaml" --pod-uid "$pod1"
 [[ $(sha256sum <"$web/orders") == "$sum" ]] || fail "the data is not what it was"
 cat "$web/orders"
 run 0 teardown pv-data --pod-uid "$pod1"
+
+# shellcheck source=scripts/demo-csi.sh
+source scripts/demo-csi.sh
 
 say "and all of it is in the history"
 run 0 history
