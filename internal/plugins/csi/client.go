@@ -30,6 +30,7 @@ const callTimeout = 2 * time.Minute
 // said that it can do, asked once.
 type driver struct {
 	name, socket string
+	procRoot     string
 	link         *link
 	node         csipb.NodeClient
 	controller   csipb.ControllerClient
@@ -58,7 +59,7 @@ func (p *plugin) open(ctx context.Context, name string) (*driver, error) {
 		return nil, err
 	}
 	return &driver{
-		name: name, socket: socket, link: l, node: csipb.NewNodeClient(l.conn), controller: csipb.NewControllerClient(l.conn),
+		name: name, socket: socket, procRoot: p.host.ProcRoot, link: l, node: csipb.NewNodeClient(l.conn), controller: csipb.NewControllerClient(l.conn),
 	}, nil
 }
 
@@ -163,7 +164,7 @@ func ask[Req, Resp any](ctx context.Context, l *link, method string, f func(cont
 func (l *link) unanswered(ctx context.Context, method string, err error) error {
 	code := status.Code(err)
 	down := l.unreachable()
-	e := &api.Error{Path: l.socket, Next: "see that the driver runs on this node, and what it logs; --csi-endpoint names another socket"}
+	e := &api.Error{Path: l.socket, Next: "see that the driver runs on this node, and what it logs; --csi-endpoint names another socket; to take a volume down without it: --without-driver"}
 	switch {
 	case ctx.Err() != nil && errors.Is(ctx.Err(), context.Canceled):
 		return fmt.Errorf("%s: %s: %w", l.who, method, ctx.Err())

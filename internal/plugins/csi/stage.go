@@ -279,7 +279,7 @@ func unstageCall(run *act.Runner, d *driver, v volume, path string) act.Call {
 		Do: func(ctx context.Context) error {
 			req := &csipb.NodeUnstageVolumeRequest{VolumeId: v.handle, StagingTargetPath: path}
 			_, err := change(ctx, d, "NodeUnstageVolume", d.node.NodeUnstageVolume, req, nil)
-			return known(run, path, err)
+			return d.refused(ctx, run, path, err)
 		},
 		Verify: func(context.Context) error { return down(run, d, "NodeUnstageVolume", path) },
 		Frees:  []string{path},

@@ -108,9 +108,15 @@ func removal(e act.Entry, target string) act.Action {
 	return act.Rmdir{Path: target, Reason: "the empty mount point"}
 }
 
-// unstack pops what is stacked on a mount: a driver takes one off.
+// unstack pops what is stacked on a mount: a driver takes one off. A file system in
+// memory that is not the volume's would be lost with all that is in it.
 func unstack(ctx context.Context, run *act.Runner, path string) error {
 	for n := len(run.Table().At(path)); n > 1; n-- {
+		own, top := run.Table().At(path)[0], run.Table().At(path)[n-1]
+		if (top.FSType == "tmpfs" || top.FSType == "ramfs") && top.Device() != own.Device() {
+			return api.Errorf(api.ErrRefused, "a %s that is not the volume's lies over it, and all that is in it would be lost", top.FSType).At(path).
+				WithNext("look into it (ls -la %[1]s), keep what is needed, and take it off: umount %[1]s", act.Quote(path))
+		}
 		if _, err := run.Do(ctx, act.Unmount{Path: path, Lazy: run.Lazy, Force: run.ForceUmount, Reason: "a mount that is stacked on the volume"}); err != nil {
 			return err
 		}
@@ -124,18 +130,18 @@ func unpublishCall(run *act.Runner, d *driver, v volume, target string) act.Call
 		Do: func(ctx context.Context) error {
 			req := &csipb.NodeUnpublishVolumeRequest{VolumeId: v.handle, TargetPath: target}
 			_, err := change(ctx, d, "NodeUnpublishVolume", d.node.NodeUnpublishVolume, req, nil)
-			return known(run, target, err)
+			return d.refused(ctx, run, target, err)
 		},
 		Verify: func(context.Context) error { return down(run, d, "NodeUnpublishVolume", target) },
 		Takes:  []string{target},
 	}
 }
 
-// known lets pass that the driver does not know the volume, which is as wanted where
-// nothing is mounted.
-func known(run *act.Runner, path string, err error) error {
+// refused sorts why a driver did not take a volume off a path. That it does not know
+// the volume is as wanted where nothing is mounted.
+func (d *driver) refused(ctx context.Context, run *act.Runner, path string, err error) error {
 	if !unknown(err) {
-		return err
+		return d.busy(ctx, run, path, err)
 	}
 	if err := run.Reload(); err != nil {
 		return err

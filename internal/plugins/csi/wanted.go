@@ -128,6 +128,10 @@ func (w *wanted) secret(ref *v1.SecretReference) (map[string]exec.Secret, error)
 	if ref == nil {
 		return nil, nil
 	}
+	if ref.Name == "" || ref.Namespace == "" {
+		return nil, api.Errorf(api.ErrInput, "a secret reference of the volume needs a name and a namespace, and has %q and %q", ref.Name, ref.Namespace).
+			WithNext("correct it in the PersistentVolume: kubectl explain persistentvolume.spec.csi")
+	}
 	if w.spec.Objects == nil {
 		return nil, api.Errorf(api.ErrInput, "the volume needs the Secret %s/%s, which is not in the input", ref.Namespace, ref.Name).
 			WithNext("give its document too: kubectl get secret -n %s %s -o yaml > FILE, and -f FILE", ref.Namespace, ref.Name)
