@@ -216,7 +216,8 @@ func (f *Find) Table() *mounts.Table { return f.table }
 // or any path outside that a volume is mounted from, or a volume's name.
 func (f *Find) Resolve(ctx context.Context, word, plugin string) ([]Ref, error) {
 	if !strings.HasPrefix(word, "/") {
-		refs := volumes(f.Named(word, plugin))
+		// A subpath has the volume's name and is not the volume.
+		refs := volumes(slices.DeleteFunc(f.Named(word, plugin), func(r Ref) bool { return r.Kind == api.KindSubPath }))
 		if slices.ContainsFunc(refs, func(r Ref) bool { return r.Volume != "" }) {
 			// A staging directory does not hold the name, what a pod has of it does.
 			refs = slices.DeleteFunc(refs, func(r Ref) bool { return r.Volume == "" })
