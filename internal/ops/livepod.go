@@ -10,6 +10,7 @@ import (
 
 	"github.com/kvol/kvol/internal/api"
 	"github.com/kvol/kvol/internal/host/act"
+	"github.com/kvol/kvol/internal/node"
 	"github.com/kvol/kvol/internal/node/alive"
 )
 
@@ -65,10 +66,13 @@ func (op *operation) gateLivePod(ctx context.Context) error {
 // so are about to.
 func (op *operation) deprived(ctx context.Context) ([]string, error) {
 	if needsPod[op.verb] {
-		if len(op.find.InPod(op.req.Pod.UID, op.name, op.plugin.GetPluginName())) == 0 {
+		uid, plugin := op.req.Pod.UID, op.plugin.GetPluginName()
+		has := len(op.find.InPod(uid, op.name, plugin)) > 0 ||
+			slices.ContainsFunc(op.find.OfPod(uid, plugin), func(r node.Ref) bool { return r.Volume == op.name }) // a map without its link
+		if !has {
 			return nil, nil
 		}
-		return []string{op.req.Pod.UID}, nil
+		return []string{uid}, nil
 	}
 	var uids []string
 	for _, ref := range op.find.Pods(op.plugin.GetPluginName(), op.ref()) {
