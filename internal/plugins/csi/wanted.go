@@ -128,8 +128,8 @@ func (w *wanted) secret(ref *v1.SecretReference) (map[string]exec.Secret, error)
 	if ref == nil {
 		return nil, nil
 	}
-	if ref.Name == "" || ref.Namespace == "" {
-		return nil, api.Errorf(api.ErrInput, "a secret reference of the volume needs a name and a namespace, and has %q and %q", ref.Name, ref.Namespace).
+	if ref.Name == "" {
+		return nil, api.Errorf(api.ErrInput, "a secret reference of the volume has no name").
 			WithNext("correct it in the PersistentVolume: kubectl explain persistentvolume.spec.csi")
 	}
 	if w.spec.Objects == nil {
