@@ -155,10 +155,16 @@ func (c *child) post(ctx context.Context, reqs []request, files []*os.File) erro
 		n, _, err = c.conn.WriteMsgUnix(body, unix.UnixRights(fds...), nil)
 	}
 	if err == nil && n < len(body) {
-		_, err = c.conn.Write(body[n:])
+		var more int
+		more, err = c.conn.Write(body[n:])
+		n += more
 	}
-	if err == nil {
+	switch {
+	case err == nil:
 		return nil
+	case n == 0 && errors.Is(err, os.ErrDeadlineExceeded):
+		// It was too late already, and nothing has gone: others go on with this helper.
+		return api.Errorf(ended(ctx), "the probe helper (pid %d) takes no requests", c.pid)
 	}
 	// Half a frame may have gone: nothing can follow it.
 	c.fail()
