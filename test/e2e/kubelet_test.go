@@ -73,6 +73,15 @@ func TestKubeletRootByLink(t *testing.T) {
 	}
 	n.kubelet(kubeletSpec{})
 	n.mustPlain(0, nil, "list-mounts")
+
+	// By a name that means something else where the kubelet is.
+	n, view := newNode(t), n.dir+"/view"
+	must(t, os.Mkdir(view, 0o755))
+	k = n.kubelet(kubeletSpec{under: own, setup: "mount --bind " + n.root + " " + view + "; mount -t tmpfs none " + n.root, args: []string{"--root-dir=" + view}})
+	n.mustPlain(0, []string{view}, "publish", "-f", file, "--pod-uid", podA, "--root-dir", n.root)
+	if k.sees(view) != 1 || k.sees(n.root) != 0 {
+		t.Errorf("the kubelet sees %d mounts in its root and %d in another", k.sees(view), k.sees(n.root))
+	}
 }
 
 // Two kubelets that have different roots: which is meant has to be said.
@@ -118,7 +127,7 @@ func TestKubeletThatIsNone(t *testing.T) {
 	}
 	testutil.Tool(t, "setpriv")
 	evil := []string{"--root-dir=/tmp"}
-	for name, under := range map[string][]string{
+	for name, as := range map[string][]string{
 		"another user":            {"setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"},
 		"another user's, set-uid": {"setpriv", "--ruid=65534"},
 		"root of a container":     {"setpriv", "--bounding-set=-sys_admin", "--inh-caps=-all"},
@@ -131,7 +140,7 @@ func TestKubeletThatIsNone(t *testing.T) {
 			place, err := os.MkdirTemp("/tmp", "evil")
 			must(t, err, os.Chmod(place, 0o777))
 			t.Cleanup(func() { must(t, os.RemoveAll(place)) })
-			n.kubelet(kubeletSpec{under: under, args: evil, env: []string{"FAKELET_ROOT=" + place}})
+			n.kubelet(kubeletSpec{as: as, args: evil, env: []string{"FAKELET_ROOT=" + place}})
 			if s := n.settings()["root-dir"]; s.Origin != "default" {
 				t.Errorf("it is believed: %+v", s)
 			}

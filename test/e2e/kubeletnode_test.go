@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -78,6 +79,7 @@ type kubeletSpec struct {
 	env   []string
 	under []string // a program that starts it: unshare -m
 	setup string   // a shell line before it is started, where it is
+	as    []string // a program that starts it after that
 }
 
 // runningKubelet is one that runs.
@@ -106,7 +108,7 @@ func (n *node) kubelet(s kubeletSpec) *runningKubelet {
 	if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
 		must(n.t, os.MkdirAll(filepath.Dir(path), 0o755), exec.Command("cp", from, path).Run())
 	}
-	words := append(append(s.under, "sh", "-c", ": ; "+s.setup+"\nexec \"$0\" \"$@\"", path), s.args...)
+	words := slices.Concat(s.under, []string{"sh", "-c", ": ; " + s.setup + "\nexec \"$@\"", "sh"}, s.as, []string{path}, s.args)
 	k := &runningKubelet{t: n.t, cmd: exec.Command(words[0], words[1:]...)}
 	k.cmd.Env, k.cmd.Stderr = append(os.Environ(), s.env...), os.Stderr
 	stdin, err := k.cmd.StdinPipe()

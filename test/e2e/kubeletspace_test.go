@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -175,11 +176,14 @@ func TestKubeletOutOfReach(t *testing.T) {
 	must(t, os.Mkdir(n.dir+"/data", 0o755))
 	file := n.pv("pv", n.dir+"/data")
 	bare := []string{"setpriv", "--bounding-set=-sys_admin", "--inh-caps=-all", n.kvolPath}
-	for name, c := range map[string]struct{ kubelet, kvol []string }{
-		"no right":           {own, bare},
-		"its own processes":  {append(append([]string{}, own...), "--pid", "--fork", "--kill-child", "--mount-proc"), []string{n.kvolPath}},
-		"no /proc":           {own, []string{n.kvolPath}},
-		"no right, by a pid": {own, bare},
+	const without = "its /proc does not have this process"
+	for name, c := range map[string]struct {
+		kubelet, kvol []string
+		why           string
+	}{
+		"no right":          {own, bare, "operation not permitted"},
+		"its own processes": {append(slices.Clone(own), "--pid", "--fork", "--kill-child", "--mount-proc"), []string{n.kvolPath}, without},
+		"no /proc":          {own, []string{n.kvolPath}, without},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := kubeletSpec{under: c.kubelet}
@@ -193,7 +197,7 @@ func TestKubeletOutOfReach(t *testing.T) {
 			}
 			way := fmt.Sprintf("nsenter --target %d --mount", pid)
 			n.unchanged(func() {
-				n.check(n.started(n.dir, "", append(c.kvol, "publish", "-f", file, "--pod-uid", podA)...), 4, way, "publish -f "+file)
+				n.check(n.started(n.dir, "", append(c.kvol, "publish", "-f", file, "--pod-uid", podA)...), 4, c.why, way, "publish -f "+file)
 				n.check(n.started(n.dir, "", append(c.kvol, "publish", "-f", file, "--pod-uid", podA, "--root-dir", n.root)...), 4, way)
 				n.check(n.started(n.dir, "", append(c.kvol, "publish", "-f", file, "--pod-uid", podA, "--dry-run")...), 4, way)
 			})
