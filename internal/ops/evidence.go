@@ -214,6 +214,11 @@ func (e *evidence) unknown(v node.VolData, known []claim, missing []string) erro
 	for _, k := range known {
 		err.Details = append(err.Details, fmt.Sprintf("%s is %s: %s", k.Key, k.Value, k.From))
 	}
+	for _, item := range e.req.Given {
+		if source := item.Spec.Source(); source != "csi" && paths.EscapePlugin(item.Spec.Name()) == v.Volume {
+			err.Details = append(err.Details, fmt.Sprintf("-f: %s is of source %s", item.Spec.Name(), source))
+		}
+	}
 	if v.Kind == paths.PodVolumeMetadata {
 		return err.WithNext("give the volume's document: -f pv.yaml (kubectl get pv %s -o yaml), or of an inline volume its pod's: -f pod.yaml", v.Volume)
 	}

@@ -66,10 +66,10 @@ func (o *Ops) PlanRecover(ctx context.Context, req RecoverRequest) (*api.Plan, e
 // Recover rebuilds the metadata of CSI volumes that cannot be read.
 //
 // A running kubelet does not mind: the file is what it would have written itself, in
-// the same place and with the same keys. One that has the volume in its memory fails
-// at every try to take it down for want of the file, and goes on as soon as it is
-// there (newer releases read it only then); one that has not reads it at its next
-// start. To take a file away beside it is the dangerous thing, and is not done here.
+// the same place and with the same keys. One that has the volume in its memory reads
+// the file anew at every try to take it down (NewUnmounter), and goes on as soon as it
+// is there; one that has not reads it at its next start. To take a file away beside it
+// is the dangerous thing, and is not done here.
 func (o *Ops) Recover(ctx context.Context, req RecoverRequest) (*api.List[api.Result], error) {
 	all := together{verb: Recover}
 	var results []api.Result

@@ -118,6 +118,7 @@ func (s *scene) look(began bool) string {
 
 func TestBadInput(t *testing.T) {
 	all := append(append(append(append(badDocuments(), badWords()...), badSettings()...), badSources()...), badNodes()...)
+	all = append(append(all, badRecover()...), badAll()...)
 	if len(all) < 90 {
 		t.Errorf("only %d", len(all))
 	}

@@ -146,6 +146,9 @@ func (n *jsonNode) odd() {
 		}
 		what(path)
 	}
+	n.prints("StepList", 0, "recover", "c")
+	n.prints("ResultList", 0, "recover", "c", "--apply")
+	n.prints("ResultList", 0, "recover", "c", "--apply")
 	n.prints("MountList", 0, "list-mounts", "--probe-timeout", "100ms")
 	n.prints("MountList", 0, "list-mounts", "--no-probe")
 	for _, subject := range []string{"c", "dead", podB, n.podVolume(podA, "line\nend")} {
