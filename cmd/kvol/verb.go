@@ -42,6 +42,9 @@ func (a *app) upCmd(verb ops.Verb, limit time.Duration) (*cobra.Command, *verbOp
 		if err := o.needsFiles(); err != nil {
 			return err
 		}
+		if _, blank := o.publishContext[""]; blank || o.publishContext != nil && len(o.publishContext) == 0 {
+			return api.Errorf(api.ErrUsage, "--publish-context has no key").WithNext("give each entry as KEY=VALUE, as in status.attachmentMetadata of the VolumeAttachment")
+		}
 		if o.check && o.dryRun {
 			return api.Errorf(api.ErrUsage, "--check changes nothing by itself: leave --dry-run away")
 		}

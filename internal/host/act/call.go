@@ -83,6 +83,7 @@ func (a Call) settle(r *Runner, _ Value) {
 		// What is mounted inside goes with it: some drivers mount there.
 		for _, m := range r.table.Under(path) {
 			r.removed(m)
+			r.lay(m.MountPoint, Entry{})
 		}
 	}
 	for _, path := range a.Takes {

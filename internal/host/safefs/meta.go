@@ -72,6 +72,9 @@ func metaAt(layout paths.Layout, file string) Meta {
 			return TempFile
 		}
 	}
+	if p.Kind == paths.CSIBlockStaging && p.Rest != "" && !strings.Contains(p.Rest, "/") {
+		return BindTarget // what some drivers bind the device on
+	}
 	if p.Rest != "" {
 		return ""
 	}

@@ -293,6 +293,9 @@ func (u *unmapper) TearDownDevice(ctx context.Context, run *act.Runner, global, 
 			return err
 		}
 	}
+	if err := emptyStaging(ctx, run, at.staging); err != nil {
+		return err
+	}
 	for _, dir := range []struct{ path, reason string }{
 		{at.staging, "the empty staging directory"}, {at.publishes, "where the driver published the volume"}, {global, "the empty global map path"},
 	} {
@@ -305,6 +308,26 @@ func (u *unmapper) TearDownDevice(ctx context.Context, run *act.Runner, global, 
 	}
 	for _, dir := range []string{filepath.Dir(at.data), at.own} {
 		if _, err := run.Do(ctx, act.Rmdir{Path: dir, Reason: "the volume's empty directory"}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// emptyStaging removes what a driver leaves of the targets that it bound devices on;
+// a kubelet deletes the whole directory.
+func emptyStaging(ctx context.Context, run *act.Runner, staging string) error {
+	names, err := run.Names(staging)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		path := filepath.Join(staging, name)
+		e, err := run.Entry(path)
+		if err == nil {
+			_, err = run.Do(ctx, removal(e, path))
+		}
+		if err != nil {
 			return err
 		}
 	}

@@ -171,7 +171,7 @@ func (l *link) unanswered(ctx context.Context, method string, err error) error {
 	case code == codes.DeadlineExceeded || ctx.Err() != nil:
 		e.Kind, e.Err = api.ErrTimeout, fmt.Errorf("%s did not answer %s in time", l.who, method)
 	case code == codes.Unavailable && down != nil:
-		e.Kind, e.Err = nil, fmt.Errorf("%s: %w", l.who, down)
+		e.Path, e.Err = "", fmt.Errorf("%s: %w", l.who, down) // it names the socket
 	case code == codes.Unavailable:
 		e.Kind, e.Err = api.ErrUncertain, fmt.Errorf("%s broke off, or what listens there is no CSI driver: %s: %w", l.who, method, &said{code, tame(message(err))})
 	default:
