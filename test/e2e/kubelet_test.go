@@ -136,10 +136,8 @@ func TestKubeletThatIsNone(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := newNode(t)
-			must(t, os.Chmod(n.dir, 0o777))
-			place, err := os.MkdirTemp("/tmp", "evil")
-			must(t, err, os.Chmod(place, 0o777))
-			t.Cleanup(func() { must(t, os.RemoveAll(place)) })
+			place := n.dir + "/evil"
+			must(t, os.Chmod(n.dir, 0o755), os.Mkdir(place, 0o777), os.Chmod(place, 0o777))
 			n.kubelet(kubeletSpec{as: as, args: evil, env: []string{"FAKELET_ROOT=" + place}})
 			if s := n.settings()["root-dir"]; s.Origin != "default" {
 				t.Errorf("it is believed: %+v", s)

@@ -1,8 +1,12 @@
 package e2e
 
 import (
+	"encoding/base64"
+	"encoding/pem"
 	"fmt"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"strings"
 	"testing"
@@ -138,4 +142,39 @@ func TestKubeletUnmanagedPod(t *testing.T) {
 	// Who names nobody has not heard from its API server yet.
 	n.podList()
 	n.mustPlain(0, nil, "publish", "-f", file, "--pod-uid", podA)
+}
+
+// A pod that lives and claims the volume is about to have it, also where nothing of it
+// is in the pod's directory yet.
+func TestLiveClaim(t *testing.T) {
+	n := newNode(t)
+	must(t, os.Mkdir(n.dir+"/data", 0o755))
+	file := n.pv("pv", n.dir+"/data")
+	phase := "Pending"
+	answers := map[string]func() string{
+		"/api/v1/pods": func() string {
+			return fmt.Sprintf(`{"apiVersion":"v1","kind":"PodList","metadata":{},"items":[{"metadata":{"uid":%q,"name":"web","namespace":"shop"},`+
+				`"spec":{"nodeName":"node1","containers":[{"name":"c"}],"volumes":[{"name":"v","persistentVolumeClaim":{"claimName":"c"}}]},"status":{"phase":%q}}]}`, podA, phase)
+		},
+		"/api/v1/nodes/node1": func() string { return `{"apiVersion":"v1","kind":"Node","metadata":{"name":"node1"},"status":{}}` },
+		"/api/v1/namespaces/shop/persistentvolumeclaims/c": func() string {
+			return `{"apiVersion":"v1","kind":"PersistentVolumeClaim","metadata":{"name":"c","namespace":"shop"},"spec":{"volumeName":"pv"},"status":{"phase":"Bound"}}`
+		},
+	}
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if answer := answers[r.URL.Path]; answer != nil {
+			_, _ = w.Write([]byte(answer()))
+			return
+		}
+		http.NotFound(w, r)
+	}))
+	defer server.Close()
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	config := n.file("kubeconfig", fmt.Sprintf(`{current-context: a, contexts: [{name: a, context: {cluster: a, user: a}}], users: [{name: a, user: {token: t}}],
+clusters: [{name: a, cluster: {server: %q, certificate-authority-data: %s}}]}`, server.URL, base64.StdEncoding.EncodeToString(ca)))
+	detach := []string{"detach", "-f", file, "--kubeconfig", config, "--node-name", "node1"}
+	n.wants(4, []string{"pod " + podA + " (shop/web) lives", "api says it lives: shop/web, Pending", "--allow-active-pod"}, detach...)
+	n.must(0, append(detach, "--allow-active-pod")...)
+	phase = "Succeeded"
+	n.must(0, detach...)
 }
