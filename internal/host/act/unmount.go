@@ -67,7 +67,7 @@ type unmountArgs struct {
 
 // Jobs are what this package lets the helper do: what may hang.
 func Jobs() probe.Jobs {
-	return probe.Jobs{unmountJob: runUnmount, fsGroupJob: runFSGroup, contentsJob: runContents}
+	return probe.Jobs{unmountJob: runUnmount, fsGroupJob: runFSGroup, contentsJob: runContents, outsideJob: runOutside, scrubJob: runScrub, sizeJob: runSize}
 }
 
 func runUnmount(raw []byte, files []*os.File) (any, []*os.File, error) {

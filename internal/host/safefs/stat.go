@@ -218,3 +218,13 @@ func retry(call func() error) error {
 	}
 	return err
 }
+
+// FileSystemSize is how many bytes the file system has that a descriptor (O_PATH will
+// do) is on. It asks the file system, and so may hang: this is for the helper process.
+func FileSystemSize(f *os.File) (int64, error) {
+	var st unix.Statfs_t
+	if err := retry(func() error { return unix.Fstatfs(int(f.Fd()), &st) }); err != nil {
+		return 0, fail("statfs", f.Name(), err)
+	}
+	return int64(st.Blocks) * st.Bsize, nil
+}
