@@ -45,6 +45,10 @@ func commands(a *app) []*cobra.Command {
 		newUnpublishCmd(a),
 		newSetupCmd(a),
 		newTeardownCmd(a),
+		newExpandCmd(a),
+		newProvisionCmd(a),
+		newRecycleCmd(a),
+		newDeleteCmd(a),
 
 		newGCOrphansCmd(a),
 		newRecoverCmd(a),

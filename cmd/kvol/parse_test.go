@@ -43,6 +43,14 @@ func TestWordsParse(t *testing.T) {
 			volumeOptions: volumeOptions{needsPod: true, files: []string{"a"}, podUID: "u"}, format: true, dryRun: true},
 		"teardown data --pod-uid u --lazy": &verbOptions{verb: ops.Teardown,
 			volumeOptions: volumeOptions{needsPod: true, volume: "data", podUID: "u"}, lazy: true},
+		"teardown data --discard-ephemeral --quarantine /q": &verbOptions{verb: ops.Teardown,
+			volumeOptions: volumeOptions{needsPod: true, volume: "data"}, discardEphemeral: true, quarantine: "/q"},
+		"expand data --size 2Gi --pod-uid u": &verbOptions{verb: ops.Expand,
+			volumeOptions: volumeOptions{volume: "data", podUID: "u"}, size: sizeFlag{"2Gi", 2 << 30}},
+		"recycle -f a --yes-delete-data": &verbOptions{verb: ops.Recycle, volumeOptions: volumeOptions{files: []string{"a"}}, yesDeleteData: true},
+		"delete -f a --dry-run":          &verbOptions{verb: ops.Delete, volumeOptions: volumeOptions{files: []string{"a"}}, dryRun: true},
+		"provision -f a --claim c --dry-run": &provisionOptions{
+			volumeOptions: volumeOptions{files: []string{"a"}}, claim: "c", dryRun: true},
 		"paths /a b":            &pathsOptions{paths: []string{"/a", "b"}},
 		"paths -f a --plugin p": &pathsOptions{volumeOptions: volumeOptions{files: []string{"a"}, plugin: "p"}, paths: []string{}},
 		"list-mounts":           &listMountsOptions{},
@@ -63,7 +71,7 @@ func TestWordsParse(t *testing.T) {
 			}
 			opts := cmp.Options{
 				cmp.AllowUnexported(verbOptions{}, pathsOptions{}, listMountsOptions{}, inspectOptions{},
-					historyOptions{}, configViewOptions{}, volumeOptions{}),
+					historyOptions{}, configViewOptions{}, volumeOptions{}, provisionOptions{}, sizeFlag{}),
 				cmp.FilterValues(func(_, _ *pflag.FlagSet) bool { return true }, cmp.Ignore()),
 			}
 			if diff := cmp.Diff(want, got, opts); diff != "" {

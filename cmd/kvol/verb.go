@@ -26,6 +26,8 @@ type verbOptions struct {
 	lazy, forceUmount bool
 	discardEphemeral  bool
 	quarantine        string
+	yesDeleteData     bool
+	size              sizeFlag
 	activePod         bool
 	unmanagedPod      bool
 	withoutDriver     bool
@@ -195,5 +197,6 @@ func (o *verbOptions) ask(a *app, req *ops.Request) {
 		req.Spec.PublishContext = o.publishContext
 	}
 	req.DiscardEphemeral, req.Quarantine = o.discardEphemeral, o.quarantine
+	req.YesDeleteData, req.Size = o.yesDeleteData, o.size.bytes
 	req.AllowActivePod, req.AllowUnmanagedPod, req.PodsFrom = o.activePod, o.unmanagedPod, a.podsFrom
 }

@@ -211,8 +211,11 @@ type Result struct {
 	Paths      PathSet `json:"paths"`
 	DevicePath string  `json:"devicePath"`
 	Outcome    Outcome `json:"outcome"`
-	Reason     string  `json:"reason"` // why it was skipped or refused; empty otherwise
-	Steps      []Step  `json:"steps"`
+	Reason     string  `json:"reason"` // why it was skipped or refused, or what came of it; empty otherwise
+	// OldSize and NewSize are the bytes of a volume before and after it was expanded.
+	OldSize int64  `json:"oldSize,omitempty"`
+	NewSize int64  `json:"newSize,omitempty"`
+	Steps   []Step `json:"steps"`
 }
 
 // Info is what a plugin says of itself (kvol plugins).

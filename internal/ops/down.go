@@ -33,6 +33,9 @@ func (op *operation) unpublish(ctx context.Context) (string, error) {
 	if err := op.noSubPaths(); err != nil {
 		return "", err
 	}
+	if b, ok := u.(plugins.RuntimeBound); ok {
+		return b.RuntimeBinds(), u.TearDown(ctx, op.run)
+	}
 	return "", u.TearDown(ctx, op.run)
 }
 

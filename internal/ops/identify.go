@@ -21,7 +21,7 @@ var needsPod = map[Verb]bool{Publish: true, Unpublish: true, Setup: true, Teardo
 
 // needsSpec are the verbs that bring a volume up: its name alone does not say
 // what it is.
-var needsSpec = map[Verb]bool{Attach: true, MountDevice: true, Publish: true, Setup: true}
+var needsSpec = map[Verb]bool{Attach: true, MountDevice: true, Publish: true, Setup: true, Provision: true, Recycle: true, Delete: true}
 
 // check refuses a request that cannot be meant.
 func (op *operation) check() error {
@@ -29,6 +29,8 @@ func (op *operation) check() error {
 	switch {
 	case rungs[op.verb] == nil:
 		return api.Errorf(api.ErrUsage, "%q is no verb", op.verb)
+	case op.verb == Provision:
+		return nil // its claim is looked at by who reads it
 	case r.Spec == nil && needsSpec[op.verb]:
 		return api.Errorf(api.ErrUsage, "a file that describes the volume is needed").
 			WithNext("kvol %s -f FILE, with a PersistentVolume or Pod in it", op.verb)
@@ -83,6 +85,9 @@ func validWord(word string) error {
 // identify finds the plugin and the volume's name, from the spec or from what is
 // on the node. The plugin stays nil when nothing there has that name.
 func (op *operation) identify(ctx context.Context) error {
+	if op.verb == Provision {
+		return op.fromClaim()
+	}
 	if op.req.Spec != nil {
 		return op.fromSpec()
 	}
@@ -271,6 +276,10 @@ func (op *operation) mapped(plugin plugins.VolumePlugin) bool {
 // nothingThere answers a name that nothing on the node has. Already is said only
 // when no global mount is left that could be the volume's all the same.
 func (op *operation) nothingThere(ctx context.Context) error {
+	if op.verb == Expand {
+		return api.Errorf(api.ErrNotFound, "nothing on this node has that name, and a volume grows where it is mounted").
+			WithNext("see what there is: kvol list-mounts")
+	}
 	if slices.Contains(rungs[op.verb], Detach) {
 		// A device is somebody's all the same when nothing tells of which volume it is.
 		dev, err := op.namedDevice(ctx)

@@ -22,6 +22,8 @@ import (
 	"github.com/kvol/kvol/internal/host/safefs"
 	"github.com/kvol/kvol/internal/node"
 	"github.com/kvol/kvol/internal/plugins"
+
+	v1 "k8s.io/api/core/v1"
 )
 
 // Ops carries out verbs on one machine.
@@ -127,6 +129,10 @@ type operation struct {
 	// dryState is the state directory of a dry run, which makes none.
 	dryState *safefs.Root
 	device   string // where it came to be known
+	// note is what came of it, for the result; the sizes are of a volume that grows.
+	note             string
+	oldSize, newSize int64
+	pv               *v1.PersistentVolume // that was provisioned
 	// begunWith are the devices that the node had for the volume to begin with.
 	begunWith []disk
 }
@@ -270,6 +276,7 @@ var rungs = map[Verb][]Verb{
 	Unpublish: {Unpublish}, UnmountDevice: {UnmountDevice}, Detach: {Detach},
 	Setup:    {Attach, MountDevice, Publish},
 	Teardown: {Unpublish, UnmountDevice, Detach},
+	Expand:   {Expand}, Provision: {Provision}, Recycle: {Recycle}, Delete: {Delete},
 }
 
 // carryOut climbs or descends the rungs of the verb, and stops at the first that
@@ -284,6 +291,7 @@ func (op *operation) carryOut(ctx context.Context) error {
 	do := map[Verb]func(context.Context) (skipped string, err error){
 		Attach: op.attach, MountDevice: op.mountDevice, Publish: op.publish,
 		Unpublish: op.unpublish, UnmountDevice: op.unmountDevice, Detach: op.detach,
+		Expand: op.expand, Provision: op.provision, Recycle: op.recycle, Delete: op.delete,
 	}
 	for _, rung := range rungs[op.verb] {
 		before := len(op.run.Steps())
@@ -312,8 +320,9 @@ func (op *operation) result(ctx context.Context, rung Verb, skipped string, err 
 	case len(steps) == 0:
 		r.Outcome = api.OutcomeAlready
 	default:
-		r.Outcome = api.OutcomeDone
+		r.Outcome, r.Reason = api.OutcomeDone, op.note
 	}
+	r.OldSize, r.NewSize = op.oldSize, op.newSize
 	op.results = append(op.results, r)
 }
 

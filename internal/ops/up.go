@@ -193,9 +193,14 @@ func (op *operation) publish(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return "", m.SetUp(ctx, op.run, plugins.MounterArgs{
+	before := len(op.run.Steps())
+	err = m.SetUp(ctx, op.run, plugins.MounterArgs{
 		FSGroup: op.req.Pod.FSGroup, FSGroupChangePolicy: op.req.Pod.FSGroupChangePolicy,
 	})
+	if b, ok := m.(plugins.RuntimeBound); ok && err == nil && len(op.run.Steps()) == before {
+		return b.RuntimeBinds(), nil
+	}
+	return "", err
 }
 
 // mapDevice is the kubelet's common map of a raw block volume: the device node

@@ -1,6 +1,11 @@
 package ops
 
-import "github.com/kvol/kvol/internal/plugins"
+import (
+	"github.com/kvol/kvol/internal/plugins"
+
+	v1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+)
 
 // Verb is one of kvol's lifecycle commands.
 type Verb string
@@ -15,6 +20,10 @@ const (
 	Unpublish     Verb = "unpublish"
 	Setup         Verb = "setup"
 	Teardown      Verb = "teardown"
+	Expand        Verb = "expand"
+	Provision     Verb = "provision"
+	Recycle       Verb = "recycle"
+	Delete        Verb = "delete"
 )
 
 // Request is what an operator asks of a verb.
@@ -48,6 +57,13 @@ type Request struct {
 	// on disk to the directory Quarantine.
 	DiscardEphemeral bool
 	Quarantine       string
+	// YesDeleteData allows recycle and delete to do what they are for.
+	YesDeleteData bool
+	// Size is what a volume is to have at least once it is expanded, 0 for what there is.
+	Size int64
+	// PVC is the claim that a volume is provisioned for, and Class its storage class.
+	PVC   *v1.PersistentVolumeClaim
+	Class *storagev1.StorageClass
 	// PodsFrom are the sources of live pods, auto when empty.
 	PodsFrom []string
 }
@@ -63,6 +79,7 @@ func (r Request) Risks() []string {
 		{r.ForceUmount, "--force-umount"},
 		{r.WithoutDriver, "--without-driver"},
 		{r.DiscardEphemeral, "--discard-ephemeral"},
+		{r.YesDeleteData, "--yes-delete-data"},
 		{r.AllowActivePod, "--allow-active-pod"},
 		{r.AllowUnmanagedPod, "--allow-unmanaged-pod"},
 	} {

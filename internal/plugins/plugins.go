@@ -217,6 +217,13 @@ type Unmounter interface {
 	TearDown(ctx context.Context, run *act.Runner) error
 }
 
+// RuntimeBound is what the Mounter and Unmounter of a volume are beside where the
+// container runtime binds it from where it is: nothing of it is in the pod's directory.
+type RuntimeBound interface {
+	// RuntimeBinds says so for people.
+	RuntimeBinds() string
+}
+
 // DeviceMounter makes the global mount of a volume.
 type DeviceMounter interface {
 	// GetDeviceMountPath is the global mount, or the user's own directory where

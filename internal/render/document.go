@@ -161,3 +161,9 @@ func escapeOdd(raw []byte) []byte {
 	}
 	return b.Bytes()
 }
+
+// Object shows an object of Kubernetes, which has its own apiVersion and kind: as YAML
+// unless another format is asked for.
+func Object() Document[any] {
+	return Document[any]{text: func(w io.Writer, v any, _ Options) error { return writeYAML(w, v) }}
+}

@@ -5,6 +5,7 @@ import (
 	"github.com/kvol/kvol/internal/plugins"
 	"github.com/kvol/kvol/internal/plugins/csi"
 	"github.com/kvol/kvol/internal/plugins/emptydir"
+	"github.com/kvol/kvol/internal/plugins/hostpath"
 	"github.com/kvol/kvol/internal/plugins/local"
 )
 
@@ -13,6 +14,7 @@ func All() []plugins.VolumePlugin {
 	return []plugins.VolumePlugin{
 		csi.New(),
 		emptydir.New(),
+		hostpath.New(),
 		local.New(),
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -47,6 +48,42 @@ func TestFurtherVolumes(t *testing.T) {
 		},
 		Only: []string{"SetUpTwice", "TearDownTwice", "SomethingElse"},
 	})
+}
+
+// TestGrows is a file system on a disk that becomes larger. ext4 grows only with
+// CAP_SYS_RESOURCE, which the machine that runs the tests need not give.
+func TestGrows(t *testing.T) {
+	plugintest.Run(t, plugintest.Case{
+		New: local.New, All: all.All,
+		Examples: []plugintest.Example{
+			{Name: "xfs", Spec: large("xfs"), Enlarge: enlarge},
+			{Name: "btrfs", Spec: large("btrfs"), Enlarge: enlarge},
+		},
+		Only: []string{"NodeExpand"},
+	})
+}
+
+func large(fsType string) maker {
+	return func(t testing.TB, dir, name string) *plugins.Spec {
+		dev := disk(t, dir, name, 320<<20)
+		testutil.Mkfs(t, dev, fsType)
+		return volume(name, dev)
+	}
+}
+
+func enlarge(t testing.TB, spec *plugins.Spec) {
+	t.Helper()
+	dev := spec.PersistentVolume.Spec.Local.Path
+	backing, err := os.ReadFile(filepath.Join("/sys/block", filepath.Base(dev), "loop/backing_file"))
+	if err == nil {
+		err = os.Truncate(strings.TrimSpace(string(backing)), 400<<20)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.CommandContext(t.Context(), "losetup", "-c", dev).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
 }
 
 type maker func(t testing.TB, dir, name string) *plugins.Spec

@@ -46,6 +46,7 @@ var (
 	_ plugins.PersistentVolumePlugin      = (*plugin)(nil)
 	_ plugins.DeviceMountableVolumePlugin = (*plugin)(nil)
 	_ plugins.DeviceNamer                 = (*plugin)(nil)
+	_ plugins.NodeExpandableVolumePlugin  = (*plugin)(nil)
 	_ plugins.BlockVolumePlugin           = (*plugin)(nil)
 )
 
@@ -125,6 +126,18 @@ func (p *plugin) DeviceOf(ctx context.Context, spec *plugins.Spec) (string, erro
 		return "", err
 	}
 	return dev.Path, nil
+}
+
+// NodeExpand grows the file system of a device to the device's size. A directory has
+// the size of what it lies on, and a raw block volume that of its device.
+func (p *plugin) NodeExpand(ctx context.Context, run *act.Runner, o plugins.NodeExpandOptions) (bool, error) {
+	dev, err := p.resolve(ctx, o.Spec)
+	if err != nil || !dev.IsBlock() || o.Spec.IsBlock() {
+		return err == nil, err
+	}
+	top, _ := run.Table().Top(o.DeviceMountPath)
+	_, err = run.Do(ctx, act.GrowFS{Device: dev.Path, Path: o.DeviceMountPath, FSType: top.FSType})
+	return err == nil, err
 }
 
 func (p *plugin) NewDeviceMounter() (plugins.DeviceMounter, error) { return deviceMounter{p}, nil }

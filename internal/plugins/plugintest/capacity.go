@@ -14,7 +14,7 @@ import (
 func checkNodeExpand(t *T, c *Case, ex Example) {
 	n := newNode(t, c, ex)
 	p, ok := as[plugins.NodeExpandableVolumePlugin](n)
-	if !ok || ex.Grow == 0 {
+	if !ok || ex.Grow == 0 && ex.Enlarge == nil {
 		return
 	}
 	n.ok("set up", n.up(podA, way{}))
@@ -30,6 +30,10 @@ func checkNodeExpand(t *T, c *Case, ex Example) {
 		did, err = p.NodeExpand(ctx, run, options)
 		return err
 	}
+	if ex.Enlarge != nil {
+		n.nothingToDo("expand of what fills its storage", n.do("expand", way{}, expand))
+		ex.Enlarge(n, n.spec)
+	}
 	plan := n.ok("dry run", n.do("expand", way{dryRun: true}, expand))
 	if after := n.size(podA); after != before {
 		t.Errorf("a dry run made %d bytes of %d", after, before)
@@ -41,7 +45,10 @@ func checkNodeExpand(t *T, c *Case, ex Example) {
 	if after := n.size(podA); !did || after <= before {
 		t.Errorf("expanded (%t) from %d bytes to %d, and there are %d", did, before, ex.Grow, after)
 	}
-	n.ok("expand again", n.do("expand", way{}, expand))
+	again := n.ok("expand again", n.do("expand", way{}, expand))
+	if ex.Enlarge != nil && len(again.steps) > 0 {
+		t.Errorf("expand again did %s", list(again.steps))
+	}
 	n.kept(n.target(podA) + "/data")
 }
 

@@ -54,6 +54,9 @@ type Example struct {
 	Start func(t testing.TB, root string)
 	// Grow is the size in bytes that the volume is expanded to, 0 for one that is not.
 	Grow int64
+	// Enlarge makes the volume's storage larger, where its driver does not; a file
+	// system is then grown to what there is.
+	Enlarge func(t testing.TB, spec *plugins.Spec)
 	// Format allows a file system to be made on the volume's blank device.
 	Format bool
 	// Block is a volume that pods get as a raw block device.
@@ -91,7 +94,7 @@ func (ch check) of(ex Example) func(*T, *Case, Example) {
 
 // suite is every check, in the order in which they run.
 func suite() (all []check) {
-	for _, part := range [][]check{identityChecks, lifecycleChecks, crashChecks, safetyChecks, accessChecks, rungChecks} {
+	for _, part := range [][]check{identityChecks, lifecycleChecks, crashChecks, safetyChecks, accessChecks, rungChecks, reclaimChecks} {
 		all = append(all, part...)
 	}
 	return all
