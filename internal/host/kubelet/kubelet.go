@@ -7,6 +7,7 @@ package kubelet
 import (
 	"bytes"
 	"cmp"
+	"errors"
 	"io"
 	"io/fs"
 	"os"
@@ -55,16 +56,19 @@ func Find(procRoot string) ([]Process, error) {
 		return nil, err
 	}
 	var found []Process
+	parents := map[int]int{}
 	for _, name := range names {
 		pid, err := strconv.Atoi(name)
 		if err != nil || !mayBe(int(dir.Fd()), name) {
 			continue
 		}
-		if p, ok := look(proc{filepath.Join(procRoot, name)}, proc{filepath.Join(procRoot, "self")}); ok {
-			p.PID = pid
+		if p, parent, ok := look(proc{filepath.Join(procRoot, name)}, proc{filepath.Join(procRoot, "self")}); ok {
+			p.PID, parents[pid] = pid, parent
 			found = append(found, p)
 		}
 	}
+	// A kubelet that starts a program is two for a moment.
+	found = slices.DeleteFunc(found, func(p Process) bool { _, child := parents[parents[p.PID]]; return child })
 	slices.SortFunc(found, func(a, b Process) int { return cmp.Or(a.Started.Compare(b.Started), a.PID-b.PID) })
 	return found, nil
 }
@@ -77,34 +81,34 @@ var programs = map[string]func(proc, []string) (settings, bool){
 	"kubelite":  kubelite,
 }
 
-// look reads one process. The start time before and after tells that the number is
-// still that of the same process.
-func look(p, self proc) (Process, bool) {
+// look reads one process, and who its parent is. The start time before and after tells
+// that the number is still that of the same process.
+func look(p, self proc) (found Process, parent int, ok bool) {
 	if !p.privileged(self) {
-		return Process{}, false
+		return found, 0, false
 	}
 	exe, err := os.Readlink(p.dir + "/exe")
 	if err != nil {
-		return Process{}, false
+		return found, 0, false
 	}
 	read := programs[strings.TrimSuffix(filepath.Base(exe), " (deleted)")]
-	began, err := p.began()
+	parent, began, err := p.stat()
 	args := p.args()
 	if read == nil || err != nil {
-		return Process{}, false
+		return found, 0, false
 	}
 	s, ok := read(p, args)
 	if !ok {
-		return Process{}, false
+		return found, 0, false
 	}
-	found := Process{
+	found = Process{
 		Started: began.time(), Args: args, NodeName: strings.ToLower(strings.TrimSpace(s.nodeName)),
 		RootDir: p.abs(cmp.Or(s.rootDir, DefaultRoot)), Kubeconfig: p.abs(s.kubeconfig),
 		StaticPodPath: p.abs(cmp.Or(p.staticPods(s.config), s.manifests)), OtherNamespace: p.elsewhere(self),
 	}
 	found.MountNS, err = p.link("ns/mnt")
-	again, gone := p.began()
-	return found, err == nil && gone == nil && again == began
+	_, again, gone := p.stat()
+	return found, parent, err == nil && gone == nil && again == began
 }
 
 // proc is the directory of a process in /proc.
@@ -189,19 +193,21 @@ func (p proc) read(name string) []byte {
 // ticks are hundredths of a second since the boot, as proc_pid_stat(5) counts.
 type ticks int64
 
-func (p proc) began() (ticks, error) {
+// stat gives the parent of the process and when it was started.
+func (p proc) stat() (parent int, began ticks, err error) {
 	raw, err := os.ReadFile(p.dir + "/stat")
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	// The name, in brackets, may hold blanks and brackets.
 	fields := strings.Fields(string(raw[bytes.LastIndexByte(raw, ')')+1:]))
-	const startTime, afterName = 22, 3
+	const ppid, startTime, afterName = 4, 22, 3
 	if len(fields) <= startTime-afterName {
-		return 0, fs.ErrInvalid
+		return 0, 0, fs.ErrInvalid
 	}
-	n, err := strconv.ParseInt(fields[startTime-afterName], 10, 64)
-	return ticks(n), err
+	parent, err = strconv.Atoi(fields[ppid-afterName])
+	n, err2 := strconv.ParseInt(fields[startTime-afterName], 10, 64)
+	return parent, ticks(n), errors.Join(err, err2)
 }
 
 // time is by the clock as it is set now.

@@ -34,7 +34,7 @@ type process struct {
 	user, mount, root  string
 	sockets            string // net/unix
 	fds                []string
-	start              string
+	start, parent      string
 }
 
 func (p *tree) write(path, text string) {
@@ -70,7 +70,7 @@ func (p *tree) add(pid string, s process) {
 	p.write(pid+"/comm", or(s.comm, "kubelet")+"\n")
 	p.write(pid+"/cmdline", strings.ReplaceAll(or(s.cmdline, "/usr/bin/kubelet"), " ", "\x00")+"\x00")
 	p.write(pid+"/status", "Name:\tkubelet\nUid:\t"+or(s.uids, "0\t0\t0\t0")+"\nCapPrm:\t000001ffffffffff\nCapEff:\t"+or(s.caps, "000001ffffffffff")+"\n")
-	p.write(pid+"/stat", pid+" (a) b (kube) S "+strings.Repeat("0 ", 18)+or(s.start, "100")+" 0 0\n")
+	p.write(pid+"/stat", pid+" (a) b (kube) S "+or(s.parent, "1")+" "+strings.Repeat("0 ", 17)+or(s.start, "100")+" 0 0\n")
 	p.write(pid+"/net/unix", "Num       RefCount Protocol Flags    Type St Inode Path\n"+s.sockets)
 	p.link(pid+"/exe", or(s.exe, "/usr/bin/kubelet"))
 	p.link(pid+"/cwd", "/work")
@@ -215,6 +215,17 @@ func TestFindVanishing(t *testing.T) {
 	}
 }
 
+// A kubelet that starts a program is no second one, and neither is it none.
+func TestFindForking(t *testing.T) {
+	p := newTree(t)
+	p.add("12", process{start: "100"})
+	p.add("13", process{start: "200", parent: "12"})
+	p.add("14", process{start: "300"})
+	if got := p.find(); len(got) != 2 || got[0].PID != 12 || got[1].PID != 14 {
+		t.Errorf("got %+v", got)
+	}
+}
+
 // The start is by the clock on the wall: it is compared with the birth of files.
 func TestStarted(t *testing.T) {
 	before := time.Now()
@@ -224,7 +235,7 @@ func TestStarted(t *testing.T) {
 	}
 	defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }()
 	after := time.Now()
-	began, err := proc{"/proc/" + strconv.Itoa(cmd.Process.Pid)}.began()
+	_, began, err := proc{"/proc/" + strconv.Itoa(cmd.Process.Pid)}.stat()
 	if err != nil {
 		t.Fatal(err)
 	}
