@@ -15,6 +15,10 @@ import (
 
 // unpublish takes the volume from the pod.
 func (op *operation) unpublish(ctx context.Context) (string, error) {
+	if op.ref().Name == "" { // of the pod's own volumes none is known to be it
+		_, err := op.inPod()
+		return "", err
+	}
 	if op.block {
 		p, err := plugins.As[plugins.BlockVolumePlugin](op.plugin)
 		if err != nil {

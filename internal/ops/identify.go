@@ -113,7 +113,9 @@ func (op *operation) identify(ctx context.Context) error {
 	}
 	if !strings.HasPrefix(op.req.Volume, "/") && op.verb == Unpublish {
 		// Only the pod's own directory counts: it holds the name.
-		refs = find.InPod(op.req.Pod.UID, op.req.Volume, op.req.Plugin)
+		if refs, err = op.inPod(); err != nil {
+			return err
+		}
 	}
 	return op.fromRefs(refs)
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/kvol/kvol/internal/api"
+	"github.com/kvol/kvol/internal/host/act"
 	"github.com/kvol/kvol/internal/node"
 	"github.com/kvol/kvol/internal/plugins"
 )
@@ -30,6 +31,37 @@ func (op *operation) places() []node.Ref {
 	return out
 }
 
+// inPod is what the pod has under the name, or the driver^handle, that was given. What
+// does not tell its own handle could be meant, and is not guessed to be.
+func (op *operation) inPod() ([]node.Ref, error) {
+	word := op.req.Volume
+	all := op.find.InPod(op.req.Pod.UID, word, op.req.Plugin)
+	if !strings.Contains(word, "^") {
+		return all, nil
+	}
+	var same, untold []node.Ref
+	for _, ref := range all {
+		plugin, err := op.mgr.FindPluginByName(ref.Plugin)
+		if err != nil {
+			return nil, err
+		}
+		rec, err := reconstruct(plugin, ref)
+		if err != nil {
+			untold = append(untold, ref)
+		} else if name, err := plugin.GetVolumeName(rec.Spec); err == nil && name == word {
+			same = append(same, ref)
+		}
+	}
+	if len(same) > 0 || len(untold) == 0 {
+		return same, nil
+	}
+	e := api.Errorf(api.ErrUncertain, "%d volumes of the pod could be this one: nothing tells their driver and handle", len(untold))
+	for _, ref := range untold {
+		e.Details = append(e.Details, ref.Path)
+	}
+	return nil, e.WithNext("name it by its path or its name in the pod: %s", act.Quote(untold[0].Volume))
+}
+
 // findVolumeName asks what the plugin calls the volume (a CSI volume's driver and
 // handle), as long as the node still tells: unpublishing takes the pod's metadata
 // away, and the global mount is found by that name alone. It comes from the spec, the
@@ -52,7 +84,7 @@ func (op *operation) findVolumeName() error {
 		if op.req.Pod.UID != "" && ref.PodUID != "" && ref.PodUID != op.req.Pod.UID {
 			continue
 		}
-		rec, err := op.reconstruct(ref.PodUID, ref.Volume, ref.Path, ref.Block)
+		rec, err := reconstruct(op.plugin, ref)
 		if err != nil {
 			continue // this place does not tell; another may
 		}
@@ -90,16 +122,16 @@ func (op *operation) lastVolumeName() string {
 }
 
 // reconstruct is the spec that one place on disk tells.
-func (op *operation) reconstruct(podUID, volume, path string, block bool) (plugins.Reconstructed, error) {
-	if !block {
-		return op.plugin.ConstructVolumeSpec(volume, path)
+func reconstruct(plugin plugins.VolumePlugin, at node.Ref) (plugins.Reconstructed, error) {
+	if !at.Block {
+		return plugin.ConstructVolumeSpec(at.Volume, at.Path)
 	}
-	p, err := plugins.As[plugins.BlockVolumePlugin](op.plugin)
+	p, err := plugins.As[plugins.BlockVolumePlugin](plugin)
 	if err != nil {
 		return plugins.Reconstructed{}, err
 	}
-	if podUID == "" {
+	if at.PodUID == "" {
 		return plugins.Reconstructed{}, errors.New("of no pod")
 	}
-	return p.ConstructBlockVolumeSpec(podUID, volume, path)
+	return p.ConstructBlockVolumeSpec(at.PodUID, at.Volume, at.Path)
 }
