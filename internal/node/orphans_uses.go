@@ -51,11 +51,10 @@ func (l *Leftovers) ties(u use, o *Leftover, m *mounts.Mount) tie {
 	switch {
 	case u.kind != api.KindSubPath && u.plugin == o.Plugin && named(u, o):
 		return same
-	case u.mount != nil && m != nil && u.kind != api.KindGlobalMapDevice:
-		if sameFS(*u.mount, *m) {
-			return same
-		}
-		return none
+	case u.mount != nil && m != nil && u.kind != api.KindGlobalMapDevice && sameFS(*u.mount, *m):
+		return same
+	case u.mount != nil && m != nil && u.kind != api.KindGlobalMapDevice && (u.plugin != paths.CSIPlugin || u.handle != ""):
+		return none // a CSI driver may publish another file system than it stages
 	case u.kind == api.KindSubPath || u.plugin != o.Plugin:
 		return none
 	case o.At.HandleHash != "" && u.handle == "", o.Plugin != paths.CSIPlugin && o.At.Volume == "":
@@ -144,7 +143,12 @@ type elsewhere struct {
 func (l *Leftovers) mountedBy(o *Leftover, m mounts.Mount) {
 	for _, other := range l.table.SameDevice(m.Major, m.Minor) {
 		at := l.host.Layout.Parse(other.MountPoint)
-		if sameFS(other, m) && at.PodUID == "" && at.Kind != paths.GlobalMount {
+		switch {
+		case !sameFS(other, m) || at.Kind == paths.GlobalMount:
+		case at.PodUID != "": // also below another mount, where it is no use
+			v, why := l.owner(at.PodUID, time.Time{})
+			o.judge(v, fmt.Sprintf("pod %s has it mounted at %s (%s)", at.PodUID, other.MountPoint, why))
+		default:
 			o.judge(api.VerdictUnknown, "its file system is mounted at "+other.MountPoint+" too")
 		}
 	}

@@ -99,7 +99,7 @@ func (s *Sets) evidence(uid string, born time.Time) []api.Evidence {
 			e.Says, e.Detail = api.SaysAlive, "it may be the pod of "+s.lost+", whose uid no source tells"
 		case r.Source == SourceFile && born.IsZero():
 			e.Says, e.Detail = api.SaysSilent, "not known whether the pod is younger than the list"
-		case r.Source == SourceFile && born.After(s.written):
+		case r.Source == SourceFile && !born.Before(s.written): // the clock of file systems ticks slowly
 			e.Says, e.Detail = api.SaysSilent, "the pod's directory is younger than the list"
 		}
 		out = append(out, e)
