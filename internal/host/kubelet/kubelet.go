@@ -48,7 +48,11 @@ type Process struct {
 func Find(procRoot string) ([]Process, error) {
 	dir, err := os.Open(procRoot)
 	if err != nil {
-		return nil, (&api.Error{Err: err}).WithNext("name the directory where proc is mounted: --proc-root DIR")
+		e := &api.Error{Err: err, Next: "name the directory where proc is mounted: --proc-root DIR"}
+		if errors.Is(err, fs.ErrNotExist) {
+			e.Kind = api.ErrNotFound
+		}
+		return nil, e
 	}
 	defer dir.Close()
 	names, err := dir.Readdirnames(-1)

@@ -1,6 +1,7 @@
 package kubelet
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -13,6 +14,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"golang.org/x/sys/unix"
+
+	"github.com/kvol/kvol/internal/api"
 )
 
 // tree is a /proc of a test's own.
@@ -210,8 +213,8 @@ func TestFindVanishing(t *testing.T) {
 			t.Errorf("without %s: got %+v", name, got)
 		}
 	}
-	if _, err := Find(t.TempDir() + "/none"); err == nil {
-		t.Error("no /proc is no error")
+	if _, err := Find(t.TempDir() + "/none"); !errors.Is(err, api.ErrNotFound) {
+		t.Errorf("without a /proc the error is %v", err)
 	}
 }
 
