@@ -78,7 +78,7 @@ func (op *operation) specOnNode() (*plugins.Spec, error) {
 		if op.req.Pod.UID != "" && ref.PodUID != "" && ref.PodUID != op.req.Pod.UID {
 			continue
 		}
-		rec, rerr := op.reconstruct(ref.PodUID, ref.Volume, ref.Path, ref.Block)
+		rec, rerr := reconstruct(op.plugin, ref)
 		if rerr == nil && !slices.Contains(rec.Missing, "spec.local.path") {
 			return rec.Spec, nil
 		}
