@@ -28,10 +28,20 @@ func TestConformance(t *testing.T) {
 		New: csi.New, All: all.All, Secret: secret,
 		Examples: []plugintest.Example{
 			{Name: "staged", Spec: volume, Start: start(demanding)},
-			{Name: "publish-only", Spec: volume, Start: start(demanding, noStaging)},
 			{Name: "block", Spec: raw, Start: start(demanding), Block: true},
 		},
-		Skip: map[string]string{"DeviceMount/publish-only": "a driver that does not stage mounts nothing globally"},
+	})
+}
+
+// TestPublishOnly is a driver that does not stage: all that mounting can change.
+func TestPublishOnly(t *testing.T) {
+	plugintest.Run(t, plugintest.Case{
+		New: csi.New, All: all.All, Secret: secret,
+		Examples: []plugintest.Example{{Name: "volume", Spec: volume, Start: start(demanding, noStaging)}},
+		Only: []string{
+			"Paths", "Reconstruct", "SetUpTwice", "TearDownTwice", "Stacked", "DeadMount", "DryRun", "CancelledMidway", "HoldsData", "SomethingElse",
+			"Secrets", "ReadOnly", "ReadOnlyBeside", "FSGroup", "FSGroupOtherPod", "CrashInTearDown",
+		},
 	})
 }
 

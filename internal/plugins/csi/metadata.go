@@ -75,8 +75,8 @@ func parse(raw []byte) data {
 		s, _ := all[key].(string) // of another type it tells nothing
 		return s
 	}
-	v, ok := volumeOf(text(keyDriver) + "^" + text(keyHandle))
-	if !ok {
+	v := volume{text(keyDriver), text(keyHandle)}
+	if v.handle == "" || paths.ValidDriverName(v.driver) != nil {
 		return data{state: broken, why: "it names no driver and volume"}
 	}
 	return data{volume: v, state: whole, lifecycle: text(keyLifecycle)}
