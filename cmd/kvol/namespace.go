@@ -114,7 +114,18 @@ func (a *app) resume() {
 	a.kubeconfig, a.runtimeEndpoint, a.podsFrom = h.Kubeconfig, h.RuntimeEndpoint, h.PodsFrom
 	a.csiEndpoint = h.CSIEndpoint
 	a.procRoot, a.sysRoot, a.devRoot = "/proc", "/sys", "/dev"
+	a.own = map[string]host.OwnDir{}
+	for path, own := range h.Own {
+		if own.Text != "" {
+			a.own[path] = host.OwnDir{Err: &api.Error{Kind: kindOf[own.Code], Err: errors.New(own.Text), Next: own.Next}}
+			continue
+		}
+		a.own[path] = host.OwnDir{Dir: os.NewFile(uintptr(own.FD), path)}
+	}
 }
+
+// kindOf is the kind of error that a directory of kvol's own was not opened with.
+var kindOf = map[int]error{api.ExitNotFound: api.ErrNotFound, api.ExitRefused: api.ErrRefused, api.ExitUncertain: api.ErrTimeout}
 
 // arrived checks that this process is where it wanted to be. It never goes anywhere
 // from here.
@@ -134,25 +145,6 @@ func (a *app) arrived() error {
 	}
 	return err
 }
-
-// ownDirs are kvol's own directories where they were handed over.
-func (a *app) ownDirs() map[string]host.OwnDir {
-	if a.handed == nil {
-		return nil
-	}
-	out := map[string]host.OwnDir{}
-	for path, own := range a.handed.Own {
-		if own.Text != "" {
-			out[path] = host.OwnDir{Err: &api.Error{Kind: kindOf[own.Code], Err: errors.New(own.Text), Next: own.Next}}
-			continue
-		}
-		out[path] = host.OwnDir{Dir: os.NewFile(uintptr(own.FD), path)}
-	}
-	return out
-}
-
-// kindOf is the kind of error that a directory of kvol's own was not opened with.
-var kindOf = map[int]error{api.ExitNotFound: api.ErrNotFound, api.ExitRefused: api.ErrRefused, api.ExitUncertain: api.ErrTimeout}
 
 // enter goes on where a process is, as the same process of kvol. It returns only when
 // that cannot be done.
@@ -174,6 +166,11 @@ func (a *app) enter(pid int, isKubelet bool) error {
 	}
 	h.Dir, h.MountNS = dir, ns
 	own, keep := a.openOwn()
+	defer func() {
+		for _, f := range keep {
+			f.Close()
+		}
+	}()
 	h.Own = own
 	h.Kubeconfig, h.RuntimeEndpoint, h.PodsFrom = bring(&keep, a.kubeconfig), bring(&keep, a.runtimeEndpoint), slices.Clone(a.podsFrom)
 	h.CSIEndpoint = bring(&keep, a.csiEndpoint)
@@ -184,10 +181,10 @@ func (a *app) enter(pid int, isKubelet bool) error {
 	if err != nil {
 		return err
 	}
-	defer letter.Close()
+	keep = append(keep, letter)
 	a.progress.end()
 	env := append(os.Environ(), fmt.Sprintf("%s=%d", envHanded, letter.Fd()))
-	err = view.Become(append([]string{os.Args[0]}, a.args...), env, append(keep, letter)...)
+	err = view.Become(append([]string{os.Args[0]}, a.args...), env, keep...)
 	return api.Errorf(api.ErrRefused, "kvol cannot go to the mount namespace of process %d: %w", pid, err).
 		WithNext("run kvol there yourself, with its files: %s", a.byHand(pid))
 }

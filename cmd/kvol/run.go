@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/kvol/kvol/internal/api"
+	"github.com/kvol/kvol/internal/host"
 	"github.com/kvol/kvol/internal/render"
 
 	"github.com/spf13/cobra"
@@ -45,6 +46,7 @@ type app struct {
 	changes, acts bool
 	anyRoot       bool      // the command needs no root directory
 	handed        *handover // nil unless this process came from another mount namespace
+	own           map[string]host.OwnDir
 
 	// intercept takes a command's options instead of running it; for tests.
 	intercept func(context.Context, runner) error

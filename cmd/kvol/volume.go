@@ -206,7 +206,7 @@ func (a *app) open() (*host.Host, *plugins.VolumePluginMgr, error) {
 func (a *app) hostOptions() host.Options {
 	return host.Options{
 		RootDir: a.rootDir, StateDir: a.stateDir, RunDir: a.runDir,
-		ProcRoot: a.procRoot, SysRoot: a.sysRoot, DevRoot: a.devRoot, NodeName: a.nodeName, OwnDirs: a.ownDirs(),
+		ProcRoot: a.procRoot, SysRoot: a.sysRoot, DevRoot: a.devRoot, NodeName: a.nodeName, OwnDirs: a.own,
 		CSIEndpoint: a.csiEndpoint, RuntimeEndpoint: a.runtimeEndpoint, Kubeconfig: a.kubeconfig,
 		LockTimeout:  max(a.lockTimeout, 1), // 0 would be its default, and is said for no wait
 		ProbeTimeout: a.probeTimeout, Deadline: a.deadline.Add(-grace),
