@@ -85,17 +85,36 @@ func (a *app) plan(ctx context.Context, w work) error {
 		return err // half a script is none: nobody must run it
 	}
 	a.bind(p)
-	for i := range p.Parts {
-		if w.instead == nil {
-			break
+	if w.instead != nil {
+		p.Parts = joined(p.Parts)
+		for i := range p.Parts {
+			command, ierr := w.instead(p.Parts[i])
+			if ierr != nil {
+				return ierr
+			}
+			p.Parts[i].Command = command
 		}
-		command, ierr := w.instead(p.Parts[i])
-		if ierr != nil {
-			return ierr
-		}
-		p.Parts[i].Command = command
 	}
 	return errors.Join(err, a.list(p.Warnings, len(p.Items), view.Empty(), err, o, func(w io.Writer) error { return view.Write(w, p, o) }))
+}
+
+// joined makes one of the parts of a volume that can only be done by one command.
+func joined(parts []api.PlanPart) []api.PlanPart {
+	var out []api.PlanPart
+	for _, p := range parts {
+		last := len(out) - 1
+		if p.Verb == "" {
+			out = append(out, p)
+			continue
+		}
+		p.Rung = p.Verb
+		if last >= 0 && out[last].Verb == p.Verb && out[last].Volume == p.Volume && out[last].PodUID == p.PodUID {
+			out[last].Steps = append(out[last].Steps, p.Steps...)
+		} else {
+			out = append(out, p)
+		}
+	}
+	return out
 }
 
 // notInScripts are the flags that say how kvol shows what it does, or which volume

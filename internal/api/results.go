@@ -170,6 +170,10 @@ type PlanPart struct {
 	// Word names the volume on a command line, or among the documents.
 	Word  string
 	Steps []Step
+	// Verb is the verb that does this rung and those after it, where they need what
+	// only it hands on from one to the next: attaching gives a publish context. "" is
+	// none.
+	Verb string
 	// Command does the same where a step has no shell form; "" where it was not
 	// asked for.
 	Command string

@@ -84,11 +84,15 @@ func (o *Ops) planOne(ctx context.Context, verb Verb, req Request) (*operation, 
 // the plan before it.
 func (op *operation) parts(before int) []api.PlanPart {
 	parts := []api.PlanPart{}
+	verb := ""
+	if op.verb == Setup && len(op.results) > 0 && op.results[0].Outcome != api.OutcomeSkipped {
+		verb = string(Setup) // the volume is one that is attached
+	}
 	for _, r := range op.results {
 		if len(r.Steps) == 0 {
 			continue
 		}
-		part := api.PlanPart{Rung: r.Op, Volume: op.name, PodUID: op.req.Pod.UID, Word: op.word(), Steps: slices.Clone(r.Steps)}
+		part := api.PlanPart{Rung: r.Op, Volume: op.name, PodUID: op.req.Pod.UID, Word: op.word(), Verb: verb, Steps: slices.Clone(r.Steps)}
 		for i := range part.Steps {
 			part.Steps[i].N += before
 		}
