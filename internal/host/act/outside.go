@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 
 	"github.com/kvol/kvol/internal/api"
 	"github.com/kvol/kvol/internal/host/safefs"
@@ -44,7 +45,7 @@ func (a MakeOutside) done(ctx context.Context, r *Runner) (bool, string, error) 
 	}
 	src, err := OpenSource(ctx, r.Helper, a.Path)
 	if errors.Is(err, api.ErrNotFound) {
-		return false, "", nil
+		return false, "", a.placed(ctx, r)
 	}
 	if err != nil {
 		return false, "", err
@@ -55,6 +56,22 @@ func (a MakeOutside) done(ctx context.Context, r *Runner) (bool, string, error) 
 			WithNext("correct the volume's document")
 	}
 	return true, "", nil
+}
+
+// placed wants the directory of a file to be there: as a kubelet, kvol makes none.
+func (a MakeOutside) placed(ctx context.Context, r *Runner) error {
+	if !a.File {
+		return nil
+	}
+	dir, err := OpenSource(ctx, r.Helper, filepath.Dir(a.Path))
+	if errors.Is(err, api.ErrNotFound) {
+		return api.Errorf(api.ErrNotFound, "the directory that the file is to be made in is not there").At(a.Path).
+			WithNext("make it: mkdir -p %s", Quote(filepath.Dir(a.Path)))
+	}
+	if err == nil {
+		err = dir.Close()
+	}
+	return err
 }
 
 const outsideJob = "outside"
