@@ -181,7 +181,7 @@ func wait(ctx context.Context, from <-chan answer, limit time.Duration) answer {
 	late := answer{err: api.Errorf(api.ErrTimeout, "no answer within %s", limit.Round(time.Millisecond))}
 	select {
 	case a := <-from:
-		if errors.Is(a.err, context.DeadlineExceeded) {
+		if errors.Is(a.err, context.DeadlineExceeded) || errors.Is(a.err, api.ErrTimeout) {
 			a.err = late.err
 		}
 		return a

@@ -271,7 +271,7 @@ func TestTimeouts(t *testing.T) {
 	s.h.RuntimeEndpoint = s.listen("/run/hangs.sock", &runtime{fail: hangRuntime})
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 	defer cancel()
-	sets, err := Look(ctx, s.h, Options{KubeletEndpoint: addr, KubeletReadOnlyEndpoint: "127.0.0.1:1"})
+	sets, err := Look(ctx, s.h, Options{KubeletEndpoint: addr, KubeletReadOnlyEndpoint: "127.0.0.1:1", Timeout: time.Minute})
 	if err != nil || ctx.Err() != nil {
 		t.Fatalf("it took all the time: %v, %v", err, ctx.Err())
 	}
