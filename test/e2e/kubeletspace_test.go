@@ -250,7 +250,7 @@ func TestKubeletGoneMeanwhile(t *testing.T) {
 		n.check(handed("mnt:[1]", time.Minute), 1, "and not in mnt:[1]")
 	})
 	n.kubelet(kubeletSpec{})
-	n.unchanged(func() { n.check(handed(ns, -time.Minute), 8, "in time") }) // there is one limit for both
+	n.unchanged(func() { n.check(handed(ns, -time.Minute), 8) }) // there is one limit for both
 	n.check(handed(ns, time.Minute), 0)
 	n.env = []string{"KVOL_HANDED_OVER=77"}
 	n.mustPlain(2, []string{"KVOL_HANDED_OVER"}, "list-mounts")
