@@ -260,6 +260,9 @@ func (op *operation) detach(ctx context.Context) (string, error) {
 			return "", err
 		}
 	}
+	if op.isInline() {
+		return "nothing uses it any more, and an inline volume is never attached", nil
+	}
 	if !can {
 		return "nothing uses it any more, and volumes of " + op.plugin.GetPluginName() + " need no detaching", nil
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/kvol/kvol/internal/api"
 	"github.com/kvol/kvol/internal/host/act"
 	"github.com/kvol/kvol/internal/node"
+	"github.com/kvol/kvol/internal/paths"
 	"github.com/kvol/kvol/internal/plugins"
 )
 
@@ -134,4 +135,11 @@ func reconstruct(plugin plugins.VolumePlugin, at node.Ref) (plugins.Reconstructe
 		return plugins.Reconstructed{}, errors.New("of no pod")
 	}
 	return p.ConstructBlockVolumeSpec(at.PodUID, at.Volume, at.Path)
+}
+
+// isInline says that the volume is a pod's own inline volume of CSI: the kubelet makes
+// its handle of the pod and the name.
+func (op *operation) isInline() bool {
+	_, handle, _ := strings.Cut(op.volumeName, "^")
+	return handle != "" && handle == paths.CSIInlineHandle(op.req.Pod.UID, op.name)
 }

@@ -254,11 +254,8 @@ type detacher struct{ *plugin }
 // it is ErrNotSupported.
 func (d detacher) Detach(ctx context.Context, run *act.Runner, ref plugins.Ref, _ string) error {
 	v, ok := volumeOf(ref.VolumeName)
-	if !ok {
-		return nil // nothing of it is left that is attached
-	}
-	if v.handle == "" || run.WithoutDriver {
-		return nil
+	if !ok || run.WithoutDriver {
+		return unasked(ok)
 	}
 	drv, err := d.open(ctx, v.driver)
 	if err != nil {
@@ -296,6 +293,16 @@ func (d detacher) Detach(ctx context.Context, run *act.Runner, ref plugins.Ref, 
 		},
 	})
 	return err
+}
+
+// unasked says why nobody was asked to detach a volume.
+func unasked(named bool) error {
+	if !named {
+		return api.Errorf(api.ErrNotSupported, "which volume of which driver it is cannot be known, so that nobody is asked to detach it").
+			WithNext("name it: DRIVER^HANDLE as VOLUME, or -f FILE with its PersistentVolume")
+	}
+	return api.Errorf(api.ErrNotSupported, "the driver was not asked to detach it, since --without-driver was given").
+		WithNext("detach it when the driver is back: kvol detach, without that flag")
 }
 
 // isDetached says that the controller tells that the volume is not attached to this

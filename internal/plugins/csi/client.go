@@ -18,7 +18,6 @@ import (
 
 	"github.com/kvol/kvol/internal/api"
 	"github.com/kvol/kvol/internal/host"
-	"github.com/kvol/kvol/internal/host/act"
 	"github.com/kvol/kvol/internal/host/exec"
 )
 
@@ -210,7 +209,7 @@ func (d *driver) fault(ctx context.Context, method string, s *said) error {
 		e.Kind = api.ErrNotSupported
 	}
 	if e.Next == "" {
-		e.Next = "see what the driver logs; then run the same command again: " + act.Quote("kvol history") + " tells what was done"
+		e.Next = "see what the driver logs, then run the same command again; kvol history tells what was done"
 	}
 	return e
 }
