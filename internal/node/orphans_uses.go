@@ -48,12 +48,15 @@ const (
 // ties says whether a use is of a node-wide thing: by the file system where both are
 // mounted, by the name or the handle, or perhaps, where neither tells.
 func (l *Leftovers) ties(u use, o *Leftover, m *mounts.Mount) tie {
+	block := u.kind == api.KindPodDevice || u.kind == api.KindGlobalMapDevice
 	switch {
+	case block != (o.Kind == api.OrphanBlockMap):
+		return none
 	case u.kind != api.KindSubPath && u.plugin == o.Plugin && named(u, o):
 		return same
-	case u.mount != nil && m != nil && u.kind != api.KindGlobalMapDevice && sameFS(*u.mount, *m):
+	case u.mount != nil && m != nil && sameFS(*u.mount, *m):
 		return same
-	case u.mount != nil && m != nil && u.kind != api.KindGlobalMapDevice && (u.plugin != paths.CSIPlugin || u.handle != ""):
+	case u.mount != nil && m != nil && (u.plugin != paths.CSIPlugin || u.handle != ""):
 		return none // a CSI driver may publish another file system than it stages
 	case u.kind == api.KindSubPath || u.plugin != o.Plugin:
 		return none
