@@ -24,6 +24,7 @@ import (
 	"github.com/kvol/kvol/internal/api"
 	"github.com/kvol/kvol/internal/host"
 	"github.com/kvol/kvol/internal/host/act"
+	"github.com/kvol/kvol/internal/node/alive"
 	"github.com/kvol/kvol/internal/ops"
 	"github.com/kvol/kvol/internal/plugins"
 	"github.com/kvol/kvol/internal/plugins/all"
@@ -137,7 +138,14 @@ func (c call) carryOut(h *host.Host) (a answer) {
 	}
 	o := ops.New(h, mgr)
 	if c.KillN > 0 {
+		begun := 0
 		o.Hook = func(p act.Point, n int, _ api.Step) error {
+			if p == act.Before {
+				begun++
+			}
+			if c.Verb == ops.GCOrphans {
+				n = begun // each orphan counts its own from 1
+			}
 			if p == c.KillAt && n == c.KillN {
 				return unix.Kill(os.Getpid(), unix.SIGKILL)
 			}
@@ -153,6 +161,10 @@ func (c call) carryOut(h *host.Host) (a answer) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
+	if c.Verb == ops.GCOrphans {
+		_, err := o.CleanOrphans(ctx, ops.OrphanRequest{Pods: alive.Options{From: []string{"file:" + c.Volume}, AssertNoPods: true}})
+		return fail(err)
+	}
 	l, err := o.Run(ctx, c.Verb, c.request())
 	if l != nil {
 		a.Items = l.Items
