@@ -4,7 +4,9 @@
 //
 //   - Data is never deleted. What can be removed is an empty directory ([Root.Rmdir])
 //     and a file of the metadata list, in the place where the kubelet or kvol
-//     writes it ([Root.Unlink]). There is no recursive remove.
+//     writes it ([Root.Unlink]). A volume's directory with data in it can be moved
+//     away whole ([Root.MoveOut]). The one recursive remove is [Scrub], of a volume
+//     that is to be deleted.
 //   - No mount, no symbolic link and no ".." is ever crossed. A name is resolved
 //     beneath a descriptor that was opened once, and the mount, not the file system,
 //     is the border: a bind of the same file system has the same st_dev, and

@@ -116,6 +116,43 @@ func TestScrubStopsAtMounts(t *testing.T) {
 	}
 }
 
+// What was a directory when it was listed may be something else when it is entered.
+func TestScrubEntersOnlyDirectories(t *testing.T) {
+	testutil.Root(t)
+	eachWay(t, func(t *testing.T, opt Option) {
+		r := &Root{}
+		opt(r)
+		dir := testutil.TempDir(t)
+		plant(t, dir, "outside/f=1", "vol/file=1", "vol/bound/", "vol/tmpfs/", "vol/link->../outside", "vol/dir/f=1")
+		testutil.Bind(t, dir+"/outside", dir+"/vol/bound", false)
+		testutil.Tmpfs(t, dir+"/vol/tmpfs")
+		for name, want := range map[string]error{"file": nil, "link": nil, "missing": nil, "bound": api.ErrRefused, "tmpfs": api.ErrRefused, "dir": nil} {
+			s := scrubber{k: r.kernel, top: dir + "/vol"}
+			top := openDir(t, dir+"/vol")
+			info, err := s.k.stat(int(top.Fd()))
+			wantErr(t, err, nil, "")
+			s.mnt, s.stack = info.MountID, []scrubbed{{ino: info.Ino, dev: info.Dev}}
+			s.cur, err = readable(int(top.Fd()))
+			wantErr(t, err, nil, "")
+			wantErr(t, s.enter(name), want, dir+"/vol/"+name)
+			if entered := len(s.stack) == 2; entered != (name == "dir") {
+				t.Errorf("%s was entered: %t", name, entered)
+			}
+			unix.Close(s.cur)
+		}
+	})
+}
+
+// What cannot be deleted is said, at once.
+func TestScrubOfReadOnly(t *testing.T) {
+	testutil.Root(t)
+	dir := testutil.TempDir(t)
+	plant(t, dir, "vol/d/f=1", "ro/")
+	testutil.Bind(t, dir+"/vol", dir+"/ro", true)
+	_, err := Scrub(openDir(t, dir+"/ro"), dir+"/ro")
+	wantErr(t, err, unix.EROFS, dir+"/ro/d/f")
+}
+
 func unmountBelow(t *testing.T, dir string) {
 	t.Helper()
 	for _, at := range []string{"/vol/in", "/vol/f"} {
