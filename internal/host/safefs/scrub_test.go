@@ -127,16 +127,48 @@ func TestScrubEntersOnlyDirectories(t *testing.T) {
 		testutil.Bind(t, dir+"/outside", dir+"/vol/bound", false)
 		testutil.Tmpfs(t, dir+"/vol/tmpfs")
 		for name, want := range map[string]error{"file": nil, "link": nil, "missing": nil, "bound": api.ErrRefused, "tmpfs": api.ErrRefused, "dir": nil} {
-			s := scrubber{k: r.kernel, top: dir + "/vol"}
-			top := openDir(t, dir+"/vol")
-			info, err := s.k.stat(int(top.Fd()))
-			wantErr(t, err, nil, "")
-			s.mnt, s.stack = info.MountID, []scrubbed{{ino: info.Ino, dev: info.Dev}}
-			s.cur, err = readable(int(top.Fd()))
-			wantErr(t, err, nil, "")
+			s := begun(t, r.kernel, dir+"/vol")
 			wantErr(t, s.enter(name), want, dir+"/vol/"+name)
 			if entered := len(s.stack) == 2; entered != (name == "dir") {
 				t.Errorf("%s was entered: %t", name, entered)
+			}
+			unix.Close(s.cur)
+		}
+	})
+}
+
+// begun is a scrub that has opened its directory and done nothing yet.
+func begun(t *testing.T, k kernel, dir string) *scrubber {
+	t.Helper()
+	s := &scrubber{k: k, top: dir}
+	top := openDir(t, dir)
+	info, err := k.stat(int(top.Fd()))
+	wantErr(t, err, nil, "")
+	s.mnt, s.stack = info.MountID, []scrubbed{{ino: info.Ino, dev: info.Dev}}
+	s.cur, err = readable(int(top.Fd()))
+	wantErr(t, err, nil, "")
+	return s
+}
+
+// A directory that is moved out of the volume while it is worked in stays as it is
+// there, and so does what it lies beside.
+func TestScrubOfWhatIsMovedAway(t *testing.T) {
+	eachWay(t, func(t *testing.T, opt Option) {
+		r := &Root{}
+		opt(r)
+		dir := testutil.TempDir(t)
+		plant(t, dir, "outside/f=1", "vol/empty/", "vol/full/f=1")
+		for _, name := range []string{"empty", "full"} {
+			s := begun(t, r.kernel, dir+"/vol")
+			wantErr(t, s.enter(name), nil, "")
+			wantErr(t, os.Rename(dir+"/vol/"+name, dir+"/outside/"+name), nil, "")
+			before := testutil.Tree(t, dir)
+			wantErr(t, s.step(), unix.EXDEV, dir+"/vol/"+name)
+			if name == "empty" { // as it would be had it been moved a moment later
+				wantErr(t, s.leave(), unix.EXDEV, dir+"/vol/"+name)
+			}
+			if after := testutil.Tree(t, dir); after != before {
+				t.Errorf("changed from\n%s\nto\n%s", before, after)
 			}
 			unix.Close(s.cur)
 		}

@@ -226,10 +226,10 @@ const (
 
 // fileSystem is what the medium mounts, nil for a directory on disk.
 func (m *mounter) fileSystem(dir string) (*act.MountFS, error) {
-	switch {
-	case m.src.Medium == v1.StorageMediumDefault:
+	switch m.src.Medium {
+	case v1.StorageMediumDefault:
 		return nil, nil
-	case m.src.Medium == v1.StorageMediumMemory:
+	case v1.StorageMediumMemory:
 		fs := &act.MountFS{FSType: tmpfs, Source: tmpfs, Target: dir, Reason: "the volume in memory"}
 		if m.src.SizeLimit != nil && m.src.SizeLimit.Value() > 0 {
 			fs.Options = append(fs.Options, fmt.Sprintf("size=%d", m.src.SizeLimit.Value()))
