@@ -280,7 +280,7 @@ func (e *evidence) copy(v, o node.VolData, c *claims) {
 			c.add("the mount table and "+o.File, "driverName", driver, "volumeHandle", handle)
 		}
 	case v.HandleHash != "":
-		if whole && e.staged(v, driver, handle) {
+		if e.staged(v, driver, handle) { // the hash is proof, also of what is left of a file
 			c.add(o.File, "volumeHandle", handle)
 		}
 		if whole && v.Shows(o) {
@@ -369,45 +369,4 @@ func (e *evidence) derive(v node.VolData, c *claims) {
 	} else {
 		c.add("the handle is not that of an inline volume", "volumeLifecycleMode", "Persistent")
 	}
-}
-
-// named are the places of a volume: those that have its name or say its handle, and
-// the staging directories and pods that belong to these by handle or by mount.
-func (e *evidence) named(word string) []node.VolData {
-	handles := map[string]bool{} // driver^handle
-	if strings.Contains(word, "^") {
-		handles[word] = true
-	}
-	for _, item := range e.req.Given {
-		if pv := item.Spec.PersistentVolume; pv != nil && pv.Name == word && pv.Spec.CSI != nil {
-			handles[pv.Spec.CSI.Driver+"^"+pv.Spec.CSI.VolumeHandle] = true
-		}
-	}
-	is := map[string]bool{} // files
-	for _, v := range e.places {
-		byName := v.Volume != "" && v.Volume == paths.EscapePlugin(word)
-		if !byName && len(handles) == 0 {
-			continue
-		}
-		name := v.Data["driverName"] + "^" + v.Data["volumeHandle"]
-		if v.Wrong != "" {
-			name = e.volumeName(v)
-		}
-		if byName && name != "" {
-			handles[name] = true
-		}
-		is[v.File] = byName || handles[name]
-	}
-	for _, v := range e.places {
-		for handle := range handles {
-			driver, h, _ := strings.Cut(handle, "^")
-			is[v.File] = is[v.File] || e.staged(v, driver, h)
-		}
-	}
-	for _, v := range e.places {
-		is[v.File] = is[v.File] || slices.ContainsFunc(e.places, func(o node.VolData) bool {
-			return is[o.File] && (v.HandleHash != "" || o.HandleHash != "") && v.Shows(o)
-		})
-	}
-	return slices.DeleteFunc(slices.Clone(e.places), func(v node.VolData) bool { return !is[v.File] })
 }

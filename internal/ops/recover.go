@@ -6,8 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"path/filepath"
-	"slices"
-	"strings"
 
 	"github.com/kvol/kvol/internal/api"
 	"github.com/kvol/kvol/internal/host/act"
@@ -233,63 +231,4 @@ func (o *Ops) recoverWarnings(steps []api.Step) []string {
 		}
 	}
 	return out
-}
-
-// meant are the places that a word names.
-func (e *evidence) meant(ctx context.Context, word string) ([]node.VolData, error) {
-	if strings.HasPrefix(word, "/") {
-		return e.atPath(filepath.Clean(word))
-	}
-	meant := e.named(word)
-	if len(meant) > 0 {
-		return meant, nil
-	}
-	refs, err := e.find.Resolve(ctx, word, "")
-	if err == nil && len(refs) == 0 {
-		err = api.Errorf(api.ErrNotFound, "nothing on this node has that name").
-			WithNext("see what there is: kvol list-mounts; or name a path, or give the volume's document with -f")
-		return nil, &api.Error{Op: string(Recover), Volume: word, Err: err}
-	}
-	return nil, err
-}
-
-// atPath is the place that a path is of.
-func (e *evidence) atPath(path string) ([]node.VolData, error) {
-	l := e.host.Layout
-	at := l.Parse(path)
-	file := ""
-	switch at.Kind {
-	case paths.PodVolumeMetadata, paths.GlobalMetadata, paths.GlobalMapMetadata:
-		file = path
-	case paths.PodVolume:
-		file = path + "/vol_data.json"
-	case paths.PodVolumeMount:
-		file = filepath.Dir(path) + "/vol_data.json"
-	case paths.GlobalMount:
-		file = filepath.Dir(path) + "/vol_data.json"
-	case paths.CSIVolumeDir:
-		file = path + "/vol_data.json"
-	case paths.CSIBlockDir, paths.CSIBlockDataDir, paths.GlobalMapDir, paths.GlobalMapDevice, paths.CSIBlockStaging,
-		paths.CSIBlockPublish, paths.CSIBlockPublishDir, paths.PodDevice:
-		file = filepath.Join(l.Root, "plugins/kubernetes.io/csi/volumeDevices", at.Volume, "data/vol_data.json")
-	}
-	i := slices.IndexFunc(e.places, func(v node.VolData) bool { return v.File == file })
-	switch {
-	case file == "" || at.Rest != "":
-		return nil, api.Errorf(api.ErrNotFound, "is no place of a volume, nor of its metadata").At(path).
-			WithNext("see what it is: kvol paths %s", act.Quote(path))
-	case at.Plugin != paths.CSIPlugin:
-		return nil, e.there(path) // volumes of other plugins have no such file
-	case i < 0:
-		return nil, api.Errorf(api.ErrNotFound, "there is no such volume").At(path).WithNext("see what there is: kvol list-mounts")
-	}
-	return e.places[i : i+1], nil
-}
-
-func (e *evidence) there(path string) error {
-	root, err := e.host.Root()
-	if err == nil {
-		_, err = root.Stat(path)
-	}
-	return err
 }

@@ -39,6 +39,10 @@ func TestRecoverFromHistory(t *testing.T) {
 					t.Errorf("%v\n%s\nnot\n%s", err, b, good[file])
 				}
 			}
+			// Another pod's volume of that name is another matter.
+			other := n.volFile(podData(podB, "pv"), "")
+			n.unchanged(func() { n.wants(4, []string{"driverName"}, "recover", other) })
+			must(t, os.RemoveAll(filepath.Dir(other)))
 			// Without the history nobody tells.
 			must(t, os.RemoveAll(n.state))
 			for file := range good {
