@@ -10,6 +10,7 @@ const (
 	unmountGo = "internal/host/act/unmount.go"
 	localGo   = "internal/plugins/local/local.go"
 	entryGo   = "internal/plugins/local/conformance_test.go"
+	csiDir    = "internal/plugins/csi/"
 	passGo    = "internal/plugins/plugintest/passthrough_test.go"
 )
 
@@ -137,6 +138,28 @@ var mutants = []mutant{
 	{
 		name: "a secret is not told", fails: "TestPassThrough/Secrets/directory", in: "internal/plugins/plugintest",
 		edits: []edit{{passGo, "path := a.session(s.Name())", "path := a.session(s.Name())\n\ta.host.Warn(\"log in with \" + s.PersistentVolume.Spec.FlexVolume.Options[\"password\"])"}},
+	},
+
+	// what a daemon does
+	{
+		name: "what is stacked on a volume is popped before its driver is asked", fails: "TestConformance/Stacked/staged", in: csiDir,
+		edits: []edit{{csiDir + "unpublish.go", "for n := len(run.Table().At(path)); n > 1; n-- {", "for n := 1; n > 1; n-- {"}},
+	},
+	{
+		name: "a driver is not asked to take data away", fails: "TestConformance/HoldsData/staged", in: csiDir,
+		edits: []edit{{csiDir + "unpublish.go", "if err != nil || !e.Present || e.Mounted {", "if true || err != nil || !e.Present || e.Mounted {"}},
+	},
+	{
+		name: "what is attached is not attached again", fails: "TestFurtherVolumes/Attach/attached", in: csiDir,
+		edits: []edit{{csiDir + "attach.go", "return d.attached(ctx, w.volume) }", "return false, nil }"}},
+	},
+	{
+		name: "expanding expands", fails: "TestFurtherVolumes/NodeExpand/grows", in: csiDir,
+		edits: []edit{{csiDir + "limits.go", "req.Secrets = revealed(secrets)", "return nil"}},
+	},
+	{
+		name: "a volume counts against a limit that there is", fails: "TestConformance/Limits/staged", in: csiDir,
+		edits: []edit{{csiDir + "limits.go", "return limitPrefix + w.driver", "return w.driver"}},
 	},
 
 	// skips

@@ -162,18 +162,23 @@ func (m *mapper) MapPodDevice(ctx context.Context, run *act.Runner) (act.Value, 
 	if is, err := isNode(run, target); err != nil || is {
 		return act.Known(target), err
 	}
+	return act.Known(target), m.publishDevice(ctx, run, at, target)
+}
+
+// publishDevice asks the driver. What else it needs for that is made before.
+func (m *mapper) publishDevice(ctx context.Context, run *act.Runner, at blockPaths, target string) error {
 	d, err := m.open(ctx, m.driver)
 	if err != nil {
-		return act.Value{}, err
+		return err
 	}
 	defer d.close()
 	secrets, err := m.secret(m.publishSecret)
 	if err != nil {
-		return act.Value{}, err
+		return err
 	}
 	capability, err := m.capability(ctx, d, nil)
 	if err != nil {
-		return act.Value{}, err
+		return err
 	}
 	// The staging path is passed also where nothing was staged, as newer kubelets do.
 	req := &csipb.NodePublishVolumeRequest{
@@ -181,14 +186,14 @@ func (m *mapper) MapPodDevice(ctx context.Context, run *act.Runner) (act.Value, 
 		Readonly: m.readOnly, VolumeContext: m.context(m.pod),
 	}
 	if req.PublishContext, err = m.publishContext(ctx, run, d, m.wanted); err != nil {
-		return act.Value{}, err
+		return err
 	}
 	made := len(run.Steps())
 	if err := m.keepData(ctx, run, at); err != nil {
-		return act.Value{}, err
+		return err
 	}
 	if err := run.MkdirAll(ctx, at.publishes, 0o750, "where the driver publishes the volume"); err != nil {
-		return act.Value{}, err
+		return err
 	}
 	call := (&mounter{m.plugin, m.wanted, m.pod}).publishCall(run, d, req, secrets)
 	call.File = true
@@ -201,11 +206,10 @@ func (m *mapper) MapPodDevice(ctx context.Context, run *act.Runner) (act.Value, 
 		}
 		return nil
 	}
-	if _, err := run.Do(ctx, call); err != nil {
+	if _, err = run.Do(ctx, call); err != nil {
 		m.unmake(ctx, run, made, target, err)
-		return act.Value{}, err
 	}
-	return act.Known(target), nil
+	return err
 }
 
 // isNode says that a device is at a publish path: bound there, or as a node that the
