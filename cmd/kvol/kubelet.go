@@ -22,14 +22,9 @@ import (
 // node's name where they are not given, and in whose view of the machine kvol works.
 // It is that of the kubelet whose root directory it is: what is mounted elsewhere that
 // kubelet does not see, and what it mounted is not seen elsewhere.
-//
-// Who names the directory and only reads is not kept waiting for it.
 func (a *app) locate() error {
 	if a.handed != nil {
 		return a.arrived()
-	}
-	if a.given("root-dir") && !a.changes && a.mountNamespace == 0 {
-		return nil
 	}
 	s, err := a.survey()
 	if err != nil {
