@@ -271,8 +271,13 @@ func (op *operation) mapped(plugin plugins.VolumePlugin) bool {
 	if err != nil {
 		return false
 	}
-	_, err = root.Stat(dir)
-	return err == nil
+	if _, err = root.Stat(dir); err == nil {
+		return true
+	}
+	// A CSI volume's map path is in a directory of the volume, which goes last.
+	above := filepath.Dir(dir)
+	_, err = root.Stat(above)
+	return err == nil && op.host.Layout.Parse(above).Volume == op.name
 }
 
 // nothingThere answers a name that nothing on the node has. Already is said only
@@ -350,7 +355,10 @@ func (op *operation) noCandidate(plugin string) error {
 	if strings.Contains(op.volumeName, "^") {
 		word = op.volumeName
 	}
-	left := op.find.Candidates(word, plugin)
+	left := slices.DeleteFunc(op.find.Candidates(word, plugin), func(r node.Ref) bool {
+		e, err := op.run.Entry(r.Path)
+		return err == nil && !e.Present // this operation itself has removed it
+	})
 	if len(left) == 0 {
 		return nil
 	}
