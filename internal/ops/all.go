@@ -211,7 +211,7 @@ func (t *together) err() error {
 	if t.total == 1 {
 		return t.failed[0]
 	}
-	kind := error(api.ErrPartly)
+	kind := api.ErrPartly
 	code := api.ExitCode(t.failed[0])
 	if len(t.failed) == t.total && !slices.ContainsFunc(t.failed, func(err error) bool { return api.ExitCode(err) != code }) {
 		kind = api.KindOf(t.failed[0])
