@@ -195,7 +195,7 @@ func change[Req, Resp any](ctx context.Context, d *driver, method string, f func
 // fault sorts what a driver said of a change. All that may still be under way, or
 // have happened, is uncertain.
 func (d *driver) fault(ctx context.Context, method string, s *said) error {
-	e := &api.Error{Path: d.socket, Err: fmt.Errorf("CSI driver %s: %s: %w", d.name, method, s)}
+	e := &api.Error{Err: fmt.Errorf("CSI driver %s: %s: %w", d.name, method, s), Details: []string{"asked at " + d.socket}}
 	switch {
 	case !s.final():
 		e.Kind = api.ErrUncertain

@@ -18,7 +18,7 @@ type deviceMounter struct{ *plugin }
 
 func (d deviceMounter) GetDeviceMountPath(_ context.Context, spec *plugins.Spec) (string, error) {
 	w, err := d.want(spec, "")
-	if err != nil {
+	if err != nil || w.inline {
 		return "", err
 	}
 	return d.staging(w)
@@ -95,6 +95,8 @@ func (p *plugin) staged(ctx context.Context, run *act.Runner, w *wanted, path st
 			WithNext("find out whose it is: kvol inspect %s", act.Quote(path))
 	case mounted && d.state == missing:
 		return false, notOurs(top, path, w.volume)
+	case mounted && !own:
+		return false, nil // its metadata is broken, and the path is the volume's: the driver is asked again
 	case !own:
 		return false, run.Check(ctx, act.Rmdir{Path: path})
 	case mounted:

@@ -214,6 +214,9 @@ func unlinkData(file string) act.Unlink {
 // alone takes the node's half down, on the operator's word, and says what the driver
 // still has of the volume.
 func (p *plugin) alone(ctx context.Context, run *act.Runner, mounted string) error {
+	if err := unstack(ctx, run, mounted); err != nil {
+		return err
+	}
 	inside := run.Table().Under(mounted)
 	source := ""
 	for i := len(inside) - 1; i >= 0; i-- {
