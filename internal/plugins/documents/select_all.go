@@ -14,7 +14,7 @@ type Item struct {
 	Spec *plugins.Spec
 	Pod  plugins.PodRef
 	// Word selects it alone among the same documents: its name, or where that is
-	// taken the pod's own name for it.
+	// taken the pod's own name for it; "" where neither is enough.
 	Word string
 }
 
@@ -116,7 +116,7 @@ func (ix *index) ofPod(uid string) ([]Item, error) {
 	return items, nil
 }
 
-// wordFor is what [choose] takes a candidate by.
+// wordFor is what [choose] takes a candidate by, "" where no word is enough.
 func wordFor(all []candidate, c candidate) string {
 	if got, err := choose(all, c.name()); err != nil || got.spec != c.spec {
 		return c.alias
