@@ -72,7 +72,7 @@ func TestSelectAll(t *testing.T) {
 		kind error
 	}{
 		"no pod":               {docs: []string{goodPV}, kind: api.ErrUsage},
-		"no volume":            {docs: []string{freePVC}, uids: []string{"u"}, kind: api.ErrUsage},
+		"no volume":            {docs: []string{freePVC}, uids: []string{"u"}, kind: api.ErrInput},
 		"a claim without its":  {docs: []string{podWith(rwClaim)}, kind: api.ErrInput},
 		"two kinds of access":  {docs: []string{bound, podWith(rwClaim + roClaim)}, kind: api.ErrInput},
 		"a pod not among them": {docs: []string{bound, podWith(rwClaim)}, uids: []string{"u"}, kind: api.ErrUsage},
