@@ -119,6 +119,13 @@ func TestHostPathBadInput(t *testing.T) {
 			t.Errorf("through a link: %v", o)
 		}
 	}
+	// Below the kubelet's root pods can have made links.
+	must(t, os.Mkdir(n.dir+"/evil", 0o755), os.Mkdir(n.root+"/pods/x", 0o755), os.Symlink(n.dir+"/evil", n.root+"/pods/x/link"))
+	n.must(4, "publish", "-f", n.hostPath(n.root+"/pods/x/link/new", "DirectoryOrCreate"), "--pod-uid", podA)
+	n.must(0, "publish", "-f", n.hostPath(n.root+"/pods/x/new", "DirectoryOrCreate"), "--pod-uid", podA)
+	if exists(n.dir+"/evil/new") || !exists(n.root+"/pods/x/new") {
+		t.Error("made through a pod's link, or not at all")
+	}
 	if o := n.kvol("publish", "-f", n.hostPath(n.dir+"/file/x", "DirectoryOrCreate"), "--pod-uid", podA); o.code == 0 {
 		t.Errorf("below a file: %v", o)
 	}

@@ -85,10 +85,12 @@ func (a FSGroup) done(ctx context.Context, r *Runner) (bool, string, error) {
 	return out.Fits, "", err
 }
 
-// pretended says that a dry run mounted something there that cannot be looked at.
+// pretended says that a dry run mounted or made something there that cannot be looked
+// at.
 func (r *Runner) pretended(path string) bool {
 	top, ok := r.table.Top(path)
-	return r.DryRun && (!ok || top.ID < 0)
+	_, made := r.over[path]
+	return r.DryRun && (ok && top.ID < 0 || !ok && made)
 }
 
 func (a FSGroup) do(ctx context.Context, r *Runner) (string, error) {
