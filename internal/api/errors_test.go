@@ -27,6 +27,7 @@ var kinds = []struct {
 }{
 	{"ErrInterrupt", api.ErrInterrupt, 130, "Interrupted"},
 	{"ErrPartly", api.ErrPartly, 3, "PartlyDone"},
+	{"ErrFindings", api.ErrFindings, 11, "Findings"},
 	{"ErrUncertain", api.ErrUncertain, 8, "Uncertain"},
 	{"ErrLocked", api.ErrLocked, 10, "Locked"},
 	{"ErrRefused", api.ErrRefused, 4, "Refused"},
