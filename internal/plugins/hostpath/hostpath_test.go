@@ -20,6 +20,7 @@ import (
 func TestMain(m *testing.M) { testutil.Main(m, host.Main) }
 
 func TestConformance(t *testing.T) {
+	t.Cleanup(func() { _ = os.Remove("/tmp/hostpath_pv") }) // unless somebody else has volumes there
 	nothing := func(string) error { return nil }
 	mkdir := func(path string) error { return os.Mkdir(path, 0o755) }
 	touch := func(path string) error { return os.WriteFile(path, nil, 0o644) }
