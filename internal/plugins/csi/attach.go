@@ -168,7 +168,7 @@ func (p *plugin) controllerPublish(ctx context.Context, run *act.Runner, d *driv
 		return err
 	}
 	_, err = run.Do(ctx, act.Call{
-		Name: "ControllerPublishVolume", Target: d.socket, Args: []string{w.volume.String(), info.GetNodeId()}, Reason: "the controller attaches the volume to this node",
+		Name: "ControllerPublishVolume", Target: d.socket, Args: []string{w.String(), info.GetNodeId()}, Reason: "the controller attaches the volume to this node",
 		Done: func(ctx context.Context) (bool, error) { return d.attached(ctx, w.volume) }, Do: ask,
 	})
 	if err == nil && !asked && !run.DryRun {

@@ -96,7 +96,7 @@ func (p *plugin) NodeExpand(ctx context.Context, run *act.Runner, o plugins.Node
 		}
 	}
 	_, err = run.Do(ctx, act.Call{
-		Name: "NodeExpandVolume", Target: req.GetVolumePath(), Args: []string{w.volume.String()}, Reason: "the driver grows the volume on this node",
+		Name: "NodeExpandVolume", Target: req.GetVolumePath(), Args: []string{w.String()}, Reason: "the driver grows the volume on this node",
 		Do: func(ctx context.Context) error {
 			req.Secrets = revealed(secrets)
 			_, err := change(ctx, d, "NodeExpandVolume", d.node.NodeExpandVolume, req, values(secrets))

@@ -137,7 +137,7 @@ func (m *mounter) publish(ctx context.Context, run *act.Runner, d *driver, targe
 func (m *mounter) publishCall(run *act.Runner, d *driver, req *csipb.NodePublishVolumeRequest, secrets map[string]exec.Secret) act.Call {
 	target := req.GetTargetPath()
 	return act.Call{
-		Name: "NodePublishVolume", Target: target, Args: []string{m.volume.String()}, Reason: "the driver publishes the volume into the pod",
+		Name: "NodePublishVolume", Target: target, Args: []string{m.String()}, Reason: "the driver publishes the volume into the pod",
 		Do: func(ctx context.Context) error {
 			req.Secrets = revealed(secrets)
 			_, err := change(ctx, d, "NodePublishVolume", d.node.NodePublishVolume, req, values(secrets))

@@ -143,7 +143,7 @@ func (p *plugin) stageRequest(ctx context.Context, d *driver, w *wanted, path st
 func stageCall(run *act.Runner, d *driver, w *wanted, req *csipb.NodeStageVolumeRequest, secrets map[string]exec.Secret) act.Call {
 	path := req.GetStagingTargetPath()
 	c := act.Call{
-		Name: "NodeStageVolume", Target: path, Args: []string{w.volume.String()}, Reason: "the driver stages the volume on this node",
+		Name: "NodeStageVolume", Target: path, Args: []string{w.String()}, Reason: "the driver stages the volume on this node",
 		Do: func(ctx context.Context) error {
 			req.Secrets = revealed(secrets)
 			_, err := change(ctx, d, "NodeStageVolume", d.node.NodeStageVolume, req, values(secrets))
