@@ -88,7 +88,8 @@ func StartCSI(t testing.TB, o CSIOptions) *CSI {
 	c.start()
 	t.Cleanup(func() {
 		c.Kill()
-		unmountBelow(o.Root) // before the images and devices of c.Dir go
+		detachLoopsBelow(t, o.Root) // while their files have a path
+		unmountBelow(o.Root)        // before the images and devices of c.Dir go
 	})
 	return c
 }
