@@ -58,11 +58,7 @@ func newGCOrphansCmd(a *app) *cobra.Command {
 			if err := o.check(); err != nil {
 				return err
 			}
-			limit := readLimit
-			if o.apply {
-				limit = verbLimit
-			}
-			return a.do(cmd, limit, o)
+			return a.do(cmd, verbLimit, o)
 		},
 	}
 	o.addFlags(cmd.Flags())

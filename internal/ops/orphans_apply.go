@@ -2,6 +2,7 @@ package ops
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -179,7 +180,7 @@ func (g *gc) item(ctx context.Context, o *api.Orphan) {
 	if err != nil {
 		doc := api.NewErrorDoc(err)
 		o.Outcome, o.Reason, o.Next = string(api.OutcomeOf(err)), doc.Message, doc.Next
-		if o.BlockedBy = api.BlockedByError; api.KindOf(err) == api.ErrLocked {
+		if o.BlockedBy = api.BlockedByError; errors.Is(err, api.ErrLocked) {
 			o.BlockedBy, o.Outcome = api.BlockedByLock, string(api.OutcomeRefused)
 		}
 		o.Steps = []api.Step{}

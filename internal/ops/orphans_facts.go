@@ -118,7 +118,7 @@ func factsChanged(plan, now []string) []string {
 		switch {
 		case !ok:
 			out = append(out, fmt.Sprintf("%s is %s, of which the plan says nothing", about, is[about]))
-		case old != is[about] && !(strings.HasPrefix(old, mountedFact) && !strings.HasPrefix(is[about], mountedFact)):
+		case old != is[about] && (!strings.HasPrefix(old, mountedFact) || strings.HasPrefix(is[about], mountedFact)):
 			out = append(out, fmt.Sprintf("%s was %s and is %s", about, old, is[about]))
 		}
 	}
