@@ -38,6 +38,9 @@ func (op *operation) inPod() ([]node.Ref, error) {
 	word := op.req.Volume
 	all := op.find.InPod(op.req.Pod.UID, word, op.req.Plugin)
 	if !strings.Contains(word, "^") {
+		if len(all) == 0 { // of a raw block volume that has lost its link the map is left
+			all = slices.DeleteFunc(op.find.OfPod(op.req.Pod.UID, op.req.Plugin), func(r node.Ref) bool { return r.Volume != word })
+		}
 		return all, nil
 	}
 	var same, untold []node.Ref
