@@ -80,6 +80,7 @@ func (o *Ops) gc(req OrphanRequest) (*gc, error) {
 	return &gc{Ops: o, req: req, conf: act.Config{
 		Root: root, Layout: o.host.Layout, Mounts: o.host.Mounts, Helper: o.host.Helper, Exec: o.host.Exec, Devices: o.host.Devices,
 		WithoutDriver: req.WithoutDriver, Hook: o.Hook, Warn: o.host.Warn, Progress: o.host.Progress,
+		Elsewhere: &act.Elsewhere{},
 	}}, nil
 }
 

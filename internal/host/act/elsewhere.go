@@ -10,8 +10,9 @@ import (
 	"github.com/kvol/kvol/internal/host/mounts"
 )
 
-// elsewhere is what is mounted in all mount namespaces, by what it is mounted on.
-type elsewhere struct {
+// Elsewhere is what is mounted in all mount namespaces, by what it is mounted on. The
+// zero value has not been looked for yet.
+type Elsewhere struct {
 	at    map[place][]string
 	taken time.Time
 }
@@ -30,14 +31,14 @@ func (r *Runner) notElsewhere(path string) error {
 	if !ok || r.popped[path] {
 		return nil
 	}
-	fresh := r.others.at == nil || !r.DryRun && time.Since(r.others.taken) > elsewhereAge
+	fresh := r.Elsewhere.at == nil || !r.DryRun && time.Since(r.Elsewhere.taken) > elsewhereAge
 	if fresh {
-		r.others = r.lookElsewhere()
+		*r.Elsewhere = r.lookElsewhere()
 	}
-	found := r.others.at[at]
+	found := r.Elsewhere.at[at]
 	if len(found) > 0 && !fresh && !r.DryRun {
-		r.others = r.lookElsewhere() // it may have gone with what was unmounted since
-		found = r.others.at[at]
+		*r.Elsewhere = r.lookElsewhere() // it may have gone with what was unmounted since
+		found = r.Elsewhere.at[at]
 	}
 	if len(found) == 0 {
 		return nil
@@ -47,8 +48,8 @@ func (r *Runner) notElsewhere(path string) error {
 	return e.WithNext("run the same command in that mount namespace: nsenter -t PID -m; or end what is in it")
 }
 
-func (r *Runner) lookElsewhere() elsewhere {
-	out := elsewhere{at: map[place][]string{}, taken: time.Now()}
+func (r *Runner) lookElsewhere() Elsewhere {
+	out := Elsewhere{at: map[place][]string{}, taken: time.Now()}
 	// A table that cannot be read is of a process that ends.
 	_ = r.Devices.EachMountNamespace(func(pid int, ns string, t *mounts.Table) {
 		byID := make(map[int]mounts.Mount, len(t.Mounts))

@@ -93,6 +93,9 @@ type Config struct {
 	// Progress is told what the runner is busy with, before it may take long; nil
 	// tells nobody.
 	Progress func(what string)
+	// Elsewhere is what other mount namespaces have, for runners that follow one
+	// another; nil looks anew for this one.
+	Elsewhere *Elsewhere
 	// After is a dry run that this one goes on from: it sees the node as that one
 	// would have left it.
 	After *Runner
@@ -108,7 +111,6 @@ type Runner struct {
 	loops    map[string]string
 	detached []string
 	popped   map[string]bool // paths that a mount was taken off
-	others   elsewhere       // what other mount namespaces have mounted
 	steps    []api.Step
 	facts    []string
 	noShell  string
@@ -128,6 +130,9 @@ func NewRunner(c Config) (*Runner, error) {
 	r := &Runner{
 		Config: c, table: t, over: map[string]overlay{}, laid: map[string]map[string]bool{}, loops: map[string]string{}, sources: map[string]*Source{},
 		popped: map[string]bool{}, targets: map[string]bool{},
+	}
+	if c.Elsewhere == nil {
+		r.Elsewhere = &Elsewhere{}
 	}
 	if a := c.After; a != nil {
 		r.table, r.over, r.laid, r.loops, r.detached, r.popped, r.targets = a.table, a.over, a.laid, a.loops, a.detached, a.popped, a.targets
