@@ -76,7 +76,7 @@ func (p *tree) add(pid string, s process) {
 	p.write(pid+"/stat", pid+" (a) b (kube) S "+or(s.parent, "1")+" "+strings.Repeat("0 ", 17)+or(s.start, "100")+" 0 0\n")
 	p.write(pid+"/net/unix", "Num       RefCount Protocol Flags    Type St Inode Path\n"+s.sockets)
 	p.link(pid+"/exe", or(s.exe, "/usr/bin/kubelet"))
-	p.link(pid+"/cwd", "/work")
+	p.link(pid+"/cwd", "/srv")
 	p.link(pid+"/root", or(s.root, "/"))
 	p.link(pid+"/ns/user", or(s.user, "user:[1]"))
 	p.link(pid+"/ns/mnt", or(s.mount, "mnt:[1]"))
@@ -108,7 +108,7 @@ func TestFindSettings(t *testing.T) {
 		"underscores":       {process{cmdline: "kubelet --root_dir=/a --hostname_override=n"}, Process{RootDir: "/a", NodeName: "n"}},
 		"the last":          {process{cmdline: "kubelet --root-dir=/a --root-dir /b"}, Process{RootDir: "/b"}},
 		"no flag":           {process{cmdline: "kubelet -- --root-dir=/a"}, Process{RootDir: "/var/lib/kubelet"}},
-		"a relative path":   {process{cmdline: "kubelet --root-dir=a"}, Process{RootDir: "/work/a"}},
+		"a relative path":   {process{cmdline: "kubelet --root-dir=a"}, Process{RootDir: "/srv/a"}},
 		"half a flag":       {process{cmdline: "kubelet --root-dir"}, Process{RootDir: "/var/lib/kubelet"}},
 		"static pods":       {process{cmdline: "kubelet --pod-manifest-path=/m"}, Process{RootDir: "/var/lib/kubelet", StaticPodPath: "/m"}},
 		"replaced on disk":  {process{exe: "/usr/bin/kubelet (deleted)"}, Process{RootDir: "/var/lib/kubelet"}},
