@@ -1,6 +1,7 @@
 package ops
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -91,11 +92,17 @@ func (g *gc) busyWith(format string, args ...any) {
 	}
 }
 
+// askTime is how long each source may take: on a node in trouble, where everything is
+// slow, one that is not waited for makes all that it could veto unknown.
+const askTime = 5 * time.Second
+
 // look asks who lives and what there is.
 func (g *gc) look(ctx context.Context) error {
 	g.busyWith("asking which pods live here")
 	g.taken = time.Now()
-	sets, err := alive.Look(ctx, g.host, g.req.Pods)
+	ask := g.req.Pods
+	ask.Timeout = cmp.Or(ask.Timeout, askTime)
+	sets, err := alive.Look(ctx, g.host, ask)
 	if err != nil {
 		return err
 	}
