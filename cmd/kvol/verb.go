@@ -50,6 +50,10 @@ func (a *app) upCmd(verb ops.Verb, limit time.Duration) (*cobra.Command, *verbOp
 		if o.check && o.dryRun {
 			return api.Errorf(api.ErrUsage, "--check changes nothing by itself: leave --dry-run away")
 		}
+		if o.all && o.publishContext != nil {
+			return api.Errorf(api.ErrUsage, "--publish-context is of one volume, and --all is every one").
+				WithNext("give the VolumeAttachments of the volumes with -f")
+		}
 		if err := o.checkAll(); err != nil {
 			return err
 		}

@@ -132,7 +132,7 @@ func (p *plugin) publishContext(ctx context.Context, run *act.Runner, d *driver,
 	if err == nil && !is {
 		if is, err = d.attached(ctx, w.volume); err == nil && !is {
 			err = api.Errorf(api.ErrRefused, "the volume is to be attached first, and nothing says that it is").
-				WithNext("kvol setup attaches it too; or give what kvol attach printed: --publish-context KEY=VALUE")
+				WithNext("kvol setup attaches it too; or give its VolumeAttachment with -f, or what is in that: --publish-context KEY=VALUE")
 		}
 	}
 	if err != nil {
