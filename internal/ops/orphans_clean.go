@@ -2,6 +2,7 @@ package ops
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -44,13 +45,13 @@ func (c *cleaner) did(path string, err error) bool {
 	}
 	doc := api.NewErrorDoc(err)
 	by := api.BlockedByError
-	switch api.KindOf(err) {
-	case api.ErrNotEmpty:
+	switch kind := api.KindOf(err); {
+	case errors.Is(kind, api.ErrNotEmpty):
 		by = api.BlockedByData
-	case api.ErrBusy:
+	case errors.Is(kind, api.ErrBusy):
 		by = api.BlockedByBusy
 		doc.Details = append(doc.Details, c.holders(path)...)
-	case api.ErrMissingTool:
+	case errors.Is(kind, api.ErrMissingTool):
 		by = api.BlockedByDriver
 	}
 	reason := doc.Message

@@ -2,6 +2,7 @@ package ops
 
 import (
 	"context"
+	"errors"
 	"path/filepath"
 	"slices"
 
@@ -125,7 +126,7 @@ func (c *cleaner) driver(path string, err error) bool {
 	if err == nil {
 		return true
 	}
-	if kind := api.KindOf(err); kind == api.ErrMissingTool || kind == api.ErrTimeout {
+	if kind := api.KindOf(err); errors.Is(kind, api.ErrMissingTool) || errors.Is(kind, api.ErrTimeout) {
 		doc := api.NewErrorDoc(err)
 		c.stay(path, api.BlockedByDriver, "start the driver and run the same command again; or, at your risk: --without-driver", "%s", doc.Message)
 		c.err = worse(c.err, err)
