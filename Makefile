@@ -2,7 +2,7 @@
 # make demo   a volume carried up and down, as root
 # make test   all tests; as root, or those that mount skip
 # make lint   formatting, linters, the rules of the tree
-# make fuzz   every fuzz test for FUZZTIME each
+# make fuzz   every fuzz test for FUZZTIME each, and KVOL_STATES nodes made at random
 # make bench  the benchmarks
 
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)

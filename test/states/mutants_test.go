@@ -1,0 +1,63 @@
+package states
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/kvol/kvol/internal/testutil"
+)
+
+// mutants are kvol without one of the things that keep a node safe. Each has to be
+// found within 300 states.
+var mutants = []struct {
+	name  string
+	edits []edit
+}{
+	{"who lives is gone", []edit{{"internal/node/alive/sets.go", "		return api.VerdictLive, evidence\n", "		return api.VerdictOrphan, evidence\n"}}},
+	{"who is not known is gone", []edit{{"internal/node/alive/sets.go", "		return api.VerdictUnknown, evidence\n", "		return api.VerdictOrphan, evidence\n"}}},
+	{"a live pod is no reason", []edit{{"internal/ops/livepod.go", "	case needsSpec[op.verb], op.req.AllowActivePod:\n", "	case true:\n"}}},
+	{"age is no reason", []edit{{"internal/node/orphans.go", "if o.Verdict != api.VerdictOrphan || o.Born.IsZero() ||", "if true || o.Verdict != api.VerdictOrphan || o.Born.IsZero() ||"}}},
+	{"no pod is asked about staging", []edit{{"internal/node/orphans_uses.go", "	for _, u := range l.uses {\n		how := l.ties", "	for _, u := range l.uses[:0] {\n		how := l.ties"}}},
+	{"files of any kind are unlinked", []edit{{"internal/host/safefs/meta.go", "	if fault := s.notMeta(fd, info, what); fault != \"\" {", "	if fault := s.notMeta(fd, info, what); false && fault != \"\" {"}}},
+	{"content is not counted", []edit{{"internal/host/act/contents.go", "	c, err := thing.Contents(writer)\n", "	c, err := thing.Contents(writer)\n	c = safefs.Contents{}\n"}}},
+	{"the driver is not asked", []edit{{"internal/plugins/csi/unpublish.go", "	if run.WithoutDriver {\n		if err := u.alone(ctx, run, target); err != nil {\n			return err\n		}\n		return clean(ctx, run, target)\n", "	if true {\n		if err := u.alone(ctx, run, target); err != nil {\n			return err\n		}\n		return clean(ctx, run, target)\n"}}},
+	{"a dry run acts", []edit{{"internal/host/act/runner.go", "	if r.DryRun {\n		return r.record(a, s), nil\n	}\n", ""}}},
+	{"success though something stays", []edit{{"internal/ops/orphans.go", "	if stays == 0 {\n", "	if stays >= 0 {\n"}}},
+	{"the gate sees no pod", []edit{{"internal/ops/gate.go", "	if users := op.published(); len(users) > 0 {\n		return op.inUse(\"\", users)\n	}\n", ""}}},
+	{"a look at what may hang is not left to the helper", []edit{{"internal/host/act/contents.go", "	_, err = r.Helper.Call(ctx, contentsJob, writer, []*os.File{f}, &out)\n",
+		"	raw, _ := json.Marshal(writer)\n	got, _, err := runContents(raw, []*os.File{f})\n	if c, ok := got.(safefs.Contents); ok {\n		out = c\n	}\n"}}},
+	{"a mount that is not the layout's is taken off", []edit{{"internal/host/act/unmount.go", "	if r.Layout.Parse(a.Path).MountKind() == api.KindOther {", "	if false && r.Layout.Parse(a.Path).MountKind() == api.KindOther {"}}},
+}
+
+// The oracle is worth what it finds: KVOL_STATES_MUTANTS=1 breaks kvol in each way and
+// wants it found. It takes some minutes.
+func TestMutants(t *testing.T) {
+	if os.Getenv("KVOL_STATES_MUTANTS") == "" {
+		t.Skip("KVOL_STATES_MUTANTS is not set")
+	}
+	testutil.Root(t)
+	good := programs(t)
+	dir := testutil.TempDir(t)
+	known := map[uint64]bool{} // found without breaking anything
+	for _, o := range triples(t, dir, good, 1, 300, false) {
+		known[o.Seed] = o.Failure != ""
+	}
+	for _, m := range mutants {
+		t.Run(strings.ReplaceAll(m.name, " ", "-"), func(t *testing.T) {
+			path := t.TempDir() + "/kvol"
+			if err := build(path, overlay(t, m.edits)); err != nil {
+				t.Fatal(err)
+			}
+			for first := uint64(1); first < 300; first += 50 {
+				for _, o := range triples(t, dir, built{path, good.killable}, first, 50, false) {
+					if o.Failure != "" && !known[o.Seed] {
+						t.Logf("found by state %d: %.200s", o.Seed, o.Failure)
+						return
+					}
+				}
+			}
+			t.Error("it was not found")
+		})
+	}
+}
