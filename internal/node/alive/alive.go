@@ -67,8 +67,9 @@ type Options struct {
 	// LifeOnly asks only those whose word proves life: no manifests and no processes,
 	// so that nothing proves a pod gone.
 	LifeOnly bool
-	// Timeout is how long a source may take: 2 s when 0, and never more than a third
-	// of what is left of the context.
+	// Timeout is how long a source may take: when 0, 2 s for a daemon, and for what is
+	// read from this machine, which a busy one is slow at and which always ends, all of
+	// a third of what is left of the context. It is never more than that third.
 	Timeout time.Duration
 	// KubeletEndpoint and KubeletReadOnlyEndpoint are where the kubelet serves; by its
 	// configuration, else 127.0.0.1:10250 and :10255.
@@ -134,21 +135,22 @@ func Look(ctx context.Context, h *host.Host, o Options) (*Sets, error) {
 	}
 	l.findKubelet(ctx)
 	sources := l.sources()
-	answers := make([]chan answer, len(sources))
-	limit := l.limit(ctx)
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
+	waits := make([]func() answer, len(sources))
 	for i, src := range sources {
 		if src.word != "" && len(words) > 0 && !slices.Contains(words, src.word) {
 			continue
 		}
-		answers[i] = make(chan answer, 1)
-		go func() { answers[i] <- src.ask(ctx) }()
+		limit := l.limitOf(ctx, src)
+		within, cancel := context.WithTimeout(ctx, limit)
+		defer cancel()
+		from := make(chan answer, 1)
+		go func() { from <- src.ask(within) }()
+		waits[i] = func() answer { return wait(within, from, limit) }
 	}
 	for i, src := range sources {
 		r := Report{Source: src.name, VetoOnly: src.veto, Reason: "not asked (--pods-from)"}
-		if answers[i] != nil {
-			s.take(&r, wait(ctx, answers[i], limit), o.AssertNoPods)
+		if waits[i] != nil {
+			s.take(&r, waits[i](), o.AssertNoPods)
 		}
 		s.reports = append(s.reports, r)
 	}
@@ -167,7 +169,18 @@ func Anybody(ctx context.Context, h *host.Host, files *host.Files, o Options) bo
 	return slices.ContainsFunc(traces, func(path string) bool { return files.Exists(ctx, path) })
 }
 
-// limit is how long each source may take.
+// limitOf is how long one source may take.
+func (l *look) limitOf(ctx context.Context, src source) time.Duration {
+	if !src.veto || l.Timeout > 0 {
+		return l.limit(ctx)
+	}
+	if end, ok := ctx.Deadline(); ok {
+		return time.Until(end) / 3
+	}
+	return time.Minute
+}
+
+// limit is how long a daemon may take.
 func (l *look) limit(ctx context.Context) time.Duration {
 	limit := cmp.Or(l.Timeout, 2*time.Second)
 	if end, ok := ctx.Deadline(); ok {
