@@ -78,6 +78,8 @@ func (a Scrub) allowed(r *Runner, src *Source) error {
 		return refuse("it holds kvol's own journal in %s, or lies in it", r.State.Path())
 	case isSystem(src.Path):
 		return refuse("is a directory of the system")
+	case r.boundFrom(src.Path) != "":
+		return refuse("a bind leads from it to %s", r.boundFrom(src.Path))
 	case a.Self && src.Info.MountRoot:
 		return refuse("is a mount point, which cannot be deleted")
 	}
@@ -104,6 +106,32 @@ func isSystem(path string) bool {
 	}
 	return false
 }
+
+// boundFrom is what of the kubelet's, of kvol's or of the system lies where a path
+// leads, which its name does not tell where a bind is on the way; "" for nothing.
+func (r *Runner) boundFrom(path string) string {
+	at, ok := r.locate(path)
+	if !ok {
+		return "" // which unusedDirectory refuses
+	}
+	own := []string{r.Layout.Root, r.Layout.Root + "/pods", r.Layout.Root + "/plugins"}
+	if r.State != nil {
+		own = append(own, r.State.Path())
+	}
+	for _, dir := range own {
+		if is, ok := r.locate(dir); ok && is.sameFS(at) && (within(is.root, at.root) || within(at.root, is.root)) {
+			return dir
+		}
+	}
+	for dir, all := range system {
+		if is, ok := r.locate(dir); ok && is.sameFS(at) && (is.root == at.root || all && within(at.root, is.root)) {
+			return dir
+		}
+	}
+	return ""
+}
+
+func (p place) sameFS(o place) bool { return p.major == o.major && p.minor == o.minor }
 
 // unusedDirectory proves that no mount namespace has a mount of any part of a
 // directory, as containers have, or on anything in it: what the kernel would take off
