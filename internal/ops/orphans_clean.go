@@ -231,7 +231,10 @@ func (c *cleaner) data(path string, holds safefs.Contents) bool {
 		count = "more than " + count
 	}
 	next := "look at it (ls -la " + act.Quote(path) + ") and move it to a safe place"
-	if c.ephemeral(path) {
+	switch top, _ := c.run.Table().Top(path); {
+	case slices.Contains(memory, top.FSType):
+		next += "; or: --discard-ephemeral"
+	case c.ephemeral(path):
 		next += "; or: --discard-ephemeral --quarantine DIR"
 	}
 	c.stay(path, api.BlockedByData, next, "it holds %s entries with %d bytes (%s), and kvol deletes no data", count, holds.Bytes, quoted(holds.Names))

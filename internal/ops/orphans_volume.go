@@ -49,22 +49,10 @@ func (c *cleaner) volume(ctx context.Context, path string, at paths.Path) bool {
 	return c.mounted(ctx, path, at)
 }
 
-// memory are the file systems whose content is gone once they are unmounted.
-var memory = []string{"tmpfs", "hugetlbfs", "ramfs"}
-
 // content takes away a volume that the kubelet itself made and filled.
 func (c *cleaner) content(ctx context.Context, path string, writer bool) bool {
-	if top, ok := c.run.Table().Top(path); ok && slices.Contains(memory, top.FSType) && !c.req.DiscardEphemeral {
-		holds, err := c.run.Contents(ctx, path, writer)
-		if err != nil {
-			return c.did(path, err)
-		}
-		if holds.Entries > 0 {
-			return c.data(path, holds)
-		}
-	}
-	if _, err := c.run.UnmountAll(ctx, path, "the volume of a pod that is gone"); err != nil {
-		return c.did(path, err)
+	if !c.unmount(ctx, path, "the volume of a pod that is gone") {
+		return false
 	}
 	holds, err := c.run.Contents(ctx, path, writer)
 	if err != nil {
@@ -80,14 +68,17 @@ func (c *cleaner) content(ctx context.Context, path string, writer bool) bool {
 // the same steps where this kvol has not got it.
 func (c *cleaner) mounted(ctx context.Context, path string, at paths.Path) bool {
 	if _, mounted := c.run.Table().Top(path); mounted {
+		if !c.givenUp(ctx, path) {
+			return false
+		}
 		if p, err := c.mgr.FindPluginByName(at.Plugin); err == nil {
 			u, err := p.NewUnmounter(plugins.Ref{Name: at.Volume}, at.PodUID)
 			if err == nil {
 				return c.did(path, u.TearDown(ctx, c.run))
 			}
 		}
-		if _, err := c.run.UnmountAll(ctx, path, "the volume of a pod that is gone"); err != nil {
-			return c.did(path, err)
+		if !c.unmount(ctx, path, "the volume of a pod that is gone") {
+			return false
 		}
 	}
 	return c.empty(ctx, path, false)
@@ -181,8 +172,8 @@ func (c *cleaner) subPath(ctx context.Context, path string, at paths.Path) bool 
 			return c.foreign(m.MountPoint)
 		}
 	}
-	if _, err := c.run.UnmountAll(ctx, path, "a container's part of a volume, whose pod is gone"); err != nil {
-		return c.did(path, err)
+	if !c.unmount(ctx, path, "a container's part of a volume, whose pod is gone") {
+		return false
 	}
 	e, err := c.run.Entry(path)
 	if err == nil && e.Type == safefs.Dir {

@@ -20,9 +20,12 @@ import (
 
 // Unmount pops one mount off a path of the layout.
 type Unmount struct {
-	Path   string
-	Lazy   bool // MNT_DETACH, the operator's risk
-	Force  bool // MNT_FORCE, the operator's risk
+	Path  string
+	Lazy  bool // MNT_DETACH, the operator's risk
+	Force bool // MNT_FORCE, the operator's risk
+	// Blind says that what it holds is seen, and may keep it, only once what lies on it
+	// is gone: a script would not look, so that there is none.
+	Blind  bool
 	Reason string
 }
 
@@ -35,10 +38,14 @@ func (a Unmount) step() api.Step {
 		args = append(args, "-f")
 	}
 	words := append([]string{"umount"}, args...)
-	return api.Step{
+	s := api.Step{
 		Action: "unmount", Target: a.Path, Args: args, Reason: a.Reason,
 		Shell: fmt.Sprintf("! findmnt -rnM %[1]s >/dev/null || %[2]s -- %[1]s", Quote(a.Path), strings.Join(words, " ")),
 	}
+	if a.Blind {
+		s.Shell = ""
+	}
+	return s
 }
 
 func (a Unmount) done(_ context.Context, r *Runner) (bool, string, error) {

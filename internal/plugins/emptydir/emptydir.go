@@ -283,8 +283,9 @@ func (u *unmounter) TearDown(ctx context.Context, run *act.Runner) error {
 		return err
 	}
 	last, err := u.last(ctx, run, dir)
-	for err == nil && len(run.Table().At(dir)) > 0 {
-		_, err = run.Do(ctx, act.Unmount{Path: dir, Lazy: run.Lazy, Force: run.ForceUmount, Reason: "take the volume away"})
+	for n := 0; err == nil && len(run.Table().At(dir)) > 0; n++ {
+		blind := n > 0 && !run.DiscardEphemeral
+		_, err = run.Do(ctx, act.Unmount{Path: dir, Lazy: run.Lazy, Force: run.ForceUmount, Blind: blind, Reason: "take the volume away"})
 		if err == nil {
 			last, err = u.last(ctx, run, dir) // what the mount lay on was not seen before
 		}

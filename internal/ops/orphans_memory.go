@@ -1,0 +1,60 @@
+package ops
+
+import (
+	"context"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/kvol/kvol/internal/host/act"
+	"github.com/kvol/kvol/internal/host/mounts"
+	"github.com/kvol/kvol/internal/host/safefs"
+)
+
+// memory are the file systems whose content is gone once they are unmounted.
+var memory = []string{"tmpfs", "hugetlbfs", "ramfs"}
+
+// unmount takes all mounts off a path, each only where nothing is lost with it: one that
+// is empty can lie on one that is not.
+func (c *cleaner) unmount(ctx context.Context, path, reason string) bool {
+	for n := 0; len(c.run.Table().At(path)) > 0; n++ {
+		hidden := n > 0 && !c.req.DiscardEphemeral
+		if !(hidden && c.run.DryRun) && !c.givenUp(ctx, path) {
+			return false
+		}
+		if !c.do(ctx, path, act.Unmount{Path: path, Blind: hidden, Reason: reason}) {
+			return false
+		}
+	}
+	return true
+}
+
+// givenUp says whether what is mounted on a path may go with its content: it is no
+// memory, or empty, or the operator said so. Of a container's part of a volume, and of
+// volumes that are not the kubelet's own, it may as long as it is mounted elsewhere too.
+func (c *cleaner) givenUp(ctx context.Context, path string) bool {
+	top, _ := c.run.Table().Top(path)
+	first, _, _ := strings.Cut(strings.TrimPrefix(top.Root, "/"), "/")
+	if c.req.DiscardEphemeral || !slices.Contains(memory, top.FSType) || safefs.IsWriterDir(first) || !c.ephemeral(path) && c.elsewhere(top) {
+		return true
+	}
+	e, err := c.run.Entry(path)
+	if err != nil {
+		return c.did(path, err)
+	}
+	holds := safefs.Contents{Entries: 1, Bytes: e.Size, Names: []string{filepath.Base(path)}}
+	if e.Type == safefs.Dir {
+		writer := slices.Contains(written, c.host.Layout.Parse(path).Plugin)
+		if holds, err = c.run.Contents(ctx, path, writer); err != nil {
+			return c.did(path, err)
+		}
+	}
+	return holds.Entries == 0 || c.data(path, holds)
+}
+
+// elsewhere says whether all that a mount shows is shown by another one.
+func (c *cleaner) elsewhere(m mounts.Mount) bool {
+	return slices.ContainsFunc(c.run.Table().SameDevice(m.Major, m.Minor), func(o mounts.Mount) bool {
+		return o.ID != m.ID && (o.Root == "/" || o.Root == m.Root || strings.HasPrefix(m.Root, o.Root+"/"))
+	})
+}
