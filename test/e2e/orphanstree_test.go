@@ -74,17 +74,17 @@ func (n *orphanNode) leave(uid string) {
 	n.written(pod + "/volumes/kubernetes.io~secret/sec")
 	n.written(pod + "/volumes/kubernetes.io~configmap/cm")
 	n.subPath(uid, "empty", 0, pod+"/volumes/kubernetes.io~empty-dir/empty")
-	n.subPath(uid, "cm", 1, pod+"/volumes/kubernetes.io~configmap/cm/..2026_11_21/a.conf")
+	n.subPath(uid, "cm", 1, pod+"/volumes/kubernetes.io~configmap/cm/..2026_11_21_10_00_00.21/a.conf")
 }
 
 // written is what the atomic writer makes, with a key in a directory and what an
 // interrupted update left.
 func (n *orphanNode) written(dir string) {
 	n.t.Helper()
-	n.write(dir+"/..2026_11_21/a.conf", "a=1\n")
-	n.write(dir+"/..2026_11_21/sub/b.conf", "b=1\n")
-	n.write(dir+"/..2026_11_20/old", "")
-	must(n.t, os.Mkdir(dir+"/sub", 0o755), os.Symlink("..2026_11_21", dir+"/..data"), os.Symlink("..2026_11_20", dir+"/..data_tmp"),
+	n.write(dir+"/..2026_11_21_10_00_00.21/a.conf", "a=1\n")
+	n.write(dir+"/..2026_11_21_10_00_00.21/sub/b.conf", "b=1\n")
+	n.write(dir+"/..2026_11_20_10_00_00.20/old", "")
+	must(n.t, os.Mkdir(dir+"/sub", 0o755), os.Symlink("..2026_11_21_10_00_00.21", dir+"/..data"), os.Symlink("..2026_11_20_10_00_00.20", dir+"/..data_tmp"),
 		os.Symlink("..data/a.conf", dir+"/a.conf"), os.Symlink("../..data/sub/b.conf", dir+"/sub/b.conf"))
 }
 

@@ -62,16 +62,16 @@ func (n *node) orphan() {
 	n.prepare([]ops.Verb{ops.Setup}, false)
 	pod := n.root + "/pods/" + podA
 	for _, file := range []string{
-		"etc-hosts", "containers/c/1", "plugins/kubernetes.io~empty-dir/e/ready", "volumes/kubernetes.io~configmap/cm/..1/a",
+		"etc-hosts", "containers/c/1", "plugins/kubernetes.io~empty-dir/e/ready", "volumes/kubernetes.io~configmap/cm/..2026_11_21_10_00_00.1/a",
 		"volumes/kubernetes.io~csi/cut/vol_data.json", "volume-subpaths/cm/c/0",
 	} {
 		n.must(os.MkdirAll(filepath.Dir(pod+"/"+file), 0o750))
 		n.must(os.WriteFile(pod+"/"+file, nil, 0o600))
 	}
 	cm, memory := pod+"/volumes/kubernetes.io~configmap/cm", pod+"/volumes/kubernetes.io~empty-dir/e"
-	n.must(os.Symlink("..1", cm+"/..data"))
+	n.must(os.Symlink("..2026_11_21_10_00_00.1", cm+"/..data"))
 	n.must(os.Symlink("..data/a", cm+"/a"))
-	n.must(unix.Mount(cm+"/..1/a", pod+"/volume-subpaths/cm/c/0", "", unix.MS_BIND, ""))
+	n.must(unix.Mount(cm+"/..2026_11_21_10_00_00.1/a", pod+"/volume-subpaths/cm/c/0", "", unix.MS_BIND, ""))
 	n.must(os.MkdirAll(memory, 0o777))
 	n.must(unix.Mount("tmpfs", memory, "tmpfs", 0, "size=1m"))
 }

@@ -52,7 +52,7 @@ func (t Thing) isWriters() bool {
 	case Dir:
 		return true
 	case File:
-		return deeper && strings.HasPrefix(first, "..") && !isDataLink(first)
+		return deeper && IsWriterDir(first)
 	case Symlink:
 		return isWriterLink(t.Name, linkTarget(t.fd))
 	}

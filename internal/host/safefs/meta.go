@@ -2,6 +2,7 @@ package safefs
 
 import (
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -150,7 +151,7 @@ func (s slot) notMeta(fd int, info Info, what Meta) string {
 	case AtomicWriterFile:
 		// Below pods/<uid>/volumes/<plugin>/<volume>; only files in a "..<time>" directory
 		// are no links.
-		if in := s.elems[5:]; len(in) == 1 || !strings.HasPrefix(in[0], "..") || isDataLink(in[0]) {
+		if in := s.elems[5:]; len(in) == 1 || !IsWriterDir(in[0]) {
 			want = Symlink
 		}
 	}
@@ -177,5 +178,12 @@ func isWriterLink(name, target string) bool {
 	}
 	return strings.HasPrefix(target, "..data/")
 }
+
+// IsWriterDir tells whether the atomic writer calls its directories so:
+// "..2006_01_02_15_04_05.", then a number. Old releases had the format of the time wrong,
+// so that its digits are not looked at.
+func IsWriterDir(name string) bool { return writerDir.MatchString(name) }
+
+var writerDir = regexp.MustCompile(`^\.\.\d+(_\d+){5}\.\d+$`)
 
 func isDataLink(name string) bool { return name == "..data" || name == "..data_tmp" }
