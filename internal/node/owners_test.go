@@ -25,18 +25,18 @@ func TestListOwners(t *testing.T) {
 		Owner          api.Owner
 	}
 	web, nobody := owner{"web", "shop", api.OwnerLive}, owner{"", "", api.OwnerUnknown}
-	hour := time.Now().Add(time.Hour)
+	now := time.Now()
 	for name, c := range map[string]struct {
 		o       ListOptions
 		written time.Time
 		want    map[string]owner
 		warning string
 	}{
-		"a list younger than the pods": {ListOptions{Probe: true}, hour, map[string]owner{"a": web, "b": {"", "", api.OwnerGone}, "global": nobody}, ""},
+		"a list younger than the pods": {ListOptions{Probe: true}, now, map[string]owner{"a": web, "b": {"", "", api.OwnerGone}, "global": nobody}, ""},
 		"a list older than the pods":   {ListOptions{Probe: true}, time.Unix(1, 0), map[string]owner{"a": web, "b": nobody, "global": nobody}, ""},
-		"not asked":                    {ListOptions{}, hour, map[string]owner{"a": nobody, "b": nobody, "global": nobody}, ""},
-		"of a namespace":               {ListOptions{Probe: true, Namespace: "shop"}, hour, map[string]owner{"a": web}, "1 entries are left out because no source names their pod"},
-		"of another":                   {ListOptions{Probe: true, Namespace: "other"}, hour, map[string]owner{}, "1 entries are left out because no source names their pod"},
+		"not asked":                    {ListOptions{}, now, map[string]owner{"a": nobody, "b": nobody, "global": nobody}, ""},
+		"of a namespace":               {ListOptions{Probe: true, Namespace: "shop"}, now, map[string]owner{"a": web}, "1 entries are left out because no source names their pod"},
+		"of another":                   {ListOptions{Probe: true, Namespace: "other"}, now, map[string]owner{}, "1 entries are left out because no source names their pod"},
 	} {
 		s.must(os.Chtimes(list, c.written, c.written))
 		c.o.Pods = alive.Options{From: []string{"file:" + list}}

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"time"
 
 	"go.yaml.in/yaml/v3"
 	v1 "k8s.io/api/core/v1"
@@ -35,6 +36,10 @@ func (s *Sets) readFile(ctx context.Context, l *look, path string) error {
 	}
 	if err != nil {
 		return err
+	}
+	if time.Now().Before(file.ModTime) {
+		return api.Errorf(api.ErrInput, "--pods-from: the file is from the future, %s, so that nobody can tell which pods are younger than it", file.ModTime.Format(time.RFC3339)).
+			At(path).WithNext("make it anew: %s > %s", s.kubectl(), act.Quote(path))
 	}
 	pods, line, err := parsePods(file.Data)
 	if err != nil {
@@ -88,7 +93,7 @@ func parsePods(data []byte) (pods []Pod, line int, err error) {
 		if !uidLine.MatchString(line) {
 			return nil, n, fmt.Errorf("%q is no pod uid: a UUID, or the 32 hex digits of a static pod", line)
 		}
-		pods = append(pods, Pod{UID: line})
+		pods = append(pods, Pod{UID: strings.ToLower(line)}) // as the kubelet has it from the API server
 	}
 	return pods, 0, nil
 }
@@ -113,8 +118,9 @@ func lines(data []byte) func(func(int, string) bool) {
 
 // document is what the documents of all kinds have in common: no kind is crictl's.
 type document struct {
-	Kind  string
-	Items *[]json.RawMessage
+	APIVersion, Kind string
+	Metadata         struct{ Continue string }
+	Items            *[]json.RawMessage
 }
 
 func parseJSON(data []byte) ([]Pod, int, error) {
@@ -172,6 +178,10 @@ func parseDocument(raw []byte) (pods []Pod, item int, err error) {
 	}
 	parse := parsePod
 	switch {
+	case doc.Metadata.Continue != "":
+		return nil, 0, errors.New("it is a part of a list (metadata.continue)")
+	case doc.APIVersion != "" && doc.Kind == "": // kubectl's YAML has the kind at the end
+		return nil, 0, errors.New("it breaks off: it has no kind")
 	case doc.Items != nil && doc.Kind == "":
 		parse = parseSandbox
 	case doc.Items == nil && doc.Kind != "List" && doc.Kind != "PodList", doc.Kind != "" && doc.Kind != "List" && doc.Kind != "PodList":
