@@ -163,8 +163,8 @@ func (w wide) loops() {
 	}
 	for _, d := range loops {
 		at := w.host.Layout.Parse(d.Backing)
-		if at.Kind != paths.GlobalMapDevice || at.Rest != "" {
-			continue
+		if at.Kind != paths.GlobalMapDevice || at.Rest != "" || !d.Deleted {
+			continue // one that is not deleted and not here is in another mount namespace
 		}
 		if _, err := w.root.Stat(d.Backing); !errors.Is(err, fs.ErrNotExist) {
 			continue // of a map that is there, with which it goes
