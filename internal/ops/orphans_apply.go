@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"slices"
 	"strings"
@@ -52,7 +53,7 @@ func (o *Ops) CleanOrphans(ctx context.Context, req OrphanRequest) (*api.List[ap
 	inBoth(first.Items, second.Items)
 	items := second.Items
 	if req.Plan != nil {
-		items = byPlan(req.Plan, items)
+		items = g.byPlan(req.Plan, items)
 	}
 	second.Items = items
 	g.carryOut(ctx, items)
@@ -111,7 +112,7 @@ func inBoth(first, second []api.Orphan) {
 }
 
 // byPlan is what a plan made before has, as it is now.
-func byPlan(plan, now []api.Orphan) []api.Orphan {
+func (g *gc) byPlan(plan, now []api.Orphan) []api.Orphan {
 	out := []api.Orphan{}
 	for _, p := range plan {
 		if p.Verdict != api.VerdictOrphan {
@@ -120,6 +121,9 @@ func byPlan(plan, now []api.Orphan) []api.Orphan {
 		i := slices.IndexFunc(now, func(o api.Orphan) bool { return o.Kind == p.Kind && o.Path == p.Path })
 		if i < 0 {
 			p.Steps, p.Outcome, p.Reason = []api.Step{}, string(api.OutcomeAlready), "it is not there any more"
+			if _, err := g.conf.Root.Stat(p.Path); !errors.Is(err, fs.ErrNotExist) {
+				p.Outcome, p.Reason = string(api.OutcomeRefused), "nothing that a pod left is there by now"+errText(err)
+			}
 			out = append(out, whole(p))
 			continue
 		}

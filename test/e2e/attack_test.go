@@ -113,6 +113,25 @@ func TestOrphansDoubtfulLists(t *testing.T) {
 	}
 }
 
+// What a plan names and what is no leftover was not taken away already.
+func TestOrphansPlanOfOtherPaths(t *testing.T) {
+	n := newOrphans(t)
+	n.leave(podA)
+	n.leave(podGone)
+	list := "file:" + n.live(podA)
+	plan := n.must(0, "gc-orphans", "--pods-from", list, "--min-age", "0", "-o", "json").stdout
+	for path, want := range map[string]string{
+		n.pod("none"): "already", n.root + "/plugins": "refused", "/etc": "refused", n.root + "/pods/../..": "refused", n.root + `/\u0000`: "refused",
+	} {
+		text := n.file("plan.json", strings.ReplaceAll(plan, `"path":"`+n.pod(podGone)+`"`, `"path":"`+path+`"`))
+		o := n.kvol("gc-orphans", "--apply", "--from-plan", text, "--pods-from", list, "--min-age", "0", "-o", "json")
+		items := decode[api.List[api.Orphan]](t, o.stdout).Items
+		if len(items) != 1 || items[0].Outcome != want || (o.code == 0) != (want == "already") {
+			t.Errorf("%q, wanted %s: %v", path, want, o)
+		}
+	}
+}
+
 // Where a bind leads to the kubelet's root, to kvol's journal or to the system, nothing
 // is deleted through it.
 func TestReclaimThroughABind(t *testing.T) {
