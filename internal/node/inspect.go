@@ -28,6 +28,7 @@ func Inspect(ctx context.Context, h *host.Host, mgr *plugins.VolumePluginMgr, su
 		APIVersion: api.Version, Kind: "Inspection", Subject: subject, Volumes: []api.PathSet{}, Specs: []api.SpecInfo{}, Mounts: []api.Mount{},
 		Devices: []api.Device{}, Metadata: []api.Metadata{}, Plugins: []api.Info{}, Warnings: append([]string{}, find.warnings...),
 	}
+	find.tell()
 	wanted, err := find.subject(ctx, subject, out)
 	if err != nil {
 		return nil, err
@@ -42,7 +43,7 @@ func Inspect(ctx context.Context, h *host.Host, mgr *plugins.VolumePluginMgr, su
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return nil, ctx.Err()
 	}
-	out.Volumes = s.volumes(ctx, mgr)
+	out.Volumes = s.volumes(ctx, mgr, find.places)
 	out.Specs = s.specs(mgr)
 	out.Devices = s.deviceChain(out.Mounts)
 	out.Metadata = s.metadata()
@@ -84,11 +85,34 @@ func (f *Find) subject(ctx context.Context, word string, out *api.Inspection) (f
 		return func(p place) bool { return p.PodUID == word }, nil
 	}
 	out.SubjectKind = "volume"
-	return func(p place) bool { return p.called(word) && p.kind != api.KindOther }, nil
+	return f.ofVolume(word), nil
 }
 
-// volumes are the volumes among the places, each once a pod.
-func (s *snapshot) volumes(ctx context.Context, mgr *plugins.VolumePluginMgr) []api.PathSet {
+// ofVolume is the test for the places of a volume by its name or driver^handle: also
+// those that have only the other of the two.
+func (f *Find) ofVolume(word string) func(place) bool {
+	names := map[string]bool{word: true}
+	for _, p := range f.places {
+		if name := f.handleOf(p); name != "" && (p.called(word) || p.told == word) {
+			names[name] = true
+		}
+	}
+	return func(p place) bool {
+		if p.kind == api.KindOther {
+			return false
+		}
+		for name := range names {
+			if p.called(name) || p.told == name || strings.Contains(name, "^") && p.HandleHash == "" && f.handleOf(p) == name {
+				return true
+			}
+		}
+		return false
+	}
+}
+
+// volumes are the volumes among the places, each once a pod. Of the global mounts that
+// one may have it has the one that is on the node.
+func (s *snapshot) volumes(ctx context.Context, mgr *plugins.VolumePluginMgr, all []place) []api.PathSet {
 	out := []api.PathSet{}
 	seen := map[[3]string]bool{}
 	for _, p := range s.places {
@@ -100,10 +124,17 @@ func (s *snapshot) volumes(ctx context.Context, mgr *plugins.VolumePluginMgr) []
 		set := api.PathSet{Plugin: p.Plugin, Volume: p.Volume, Metadata: []string{}}
 		if plugin, err := mgr.FindPluginByName(p.Plugin); err == nil {
 			block := p.kind == api.KindPodDevice || p.kind == api.KindGlobalMapDevice
-			w := plugins.Where{Plugin: plugin, Ref: plugins.Ref{Name: p.Volume}, PodUID: p.PodUID, Block: block}
+			w := plugins.Where{Plugin: plugin, Ref: plugins.Ref{Name: p.Volume, VolumeName: s.handleOf(p)}, PodUID: p.PodUID, Block: block}
 			if known, err := w.Paths(ctx, s.host.Layout.Root); err == nil {
 				set = known
 			}
+			is := slices.IndexFunc(all, func(g place) bool {
+				return g.kind == api.KindGlobalMount && g.Plugin == p.Plugin && (g.path == set.GlobalMountPath || g.name() == p.Volume)
+			})
+			if set.GlobalMountPath = ""; is >= 0 && !block {
+				set.GlobalMountPath = all[is].path
+			}
+			set.Metadata = plugins.MetadataOf(s.host.Layout, set)
 		} else if p.kind == api.KindPodVolume {
 			set.PodVolumePath = p.path
 		}
@@ -171,18 +202,9 @@ func (s *snapshot) metadata() []api.Metadata {
 // metadataOf reads the file that is kept beside one place; its path is empty where
 // none is.
 func (s *snapshot) metadataOf(p place) api.Metadata {
-	file := ""
-	switch {
-	case p.Plugin != paths.CSIPlugin:
-	case p.Kind == paths.PodVolumeMount, p.Kind == paths.GlobalMount:
-		file = filepath.Join(filepath.Dir(p.path), "vol_data.json")
-	case p.Kind == paths.PodVolume:
-		file = filepath.Join(p.path, "vol_data.json")
-	case p.Kind == paths.PodDevice, p.Kind == paths.CSIBlockDataDir, p.Kind == paths.CSIBlockStaging:
-		file, _ = s.host.Layout.CSIBlockMetadataPath(p.Volume) // an odd name has none
-	}
+	file := s.host.Layout.MetadataPath(p.path)
 	root, err := s.host.Root()
-	if err != nil || file == "" {
+	if err != nil || file == "" || p.Plugin != paths.CSIPlugin {
 		return api.Metadata{}
 	}
 	data, err := root.ReadFile(file, metadataMax)

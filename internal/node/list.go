@@ -40,6 +40,7 @@ func List(ctx context.Context, h *host.Host, o ListOptions) (*api.List[api.Mount
 	if err != nil {
 		return nil, err
 	}
+	s.tell()
 	s.places = slices.DeleteFunc(s.places, func(p place) bool { return !o.takes(p) })
 	owners := s.askOwners(ctx, o)
 	items := s.items(ctx, o.Probe)

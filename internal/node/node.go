@@ -28,11 +28,12 @@ type place struct {
 	mount *mounts.Mount // the uppermost on it, nil where nothing is mounted
 	stack int
 	entry safefs.Type // what the directory has there, "" where it was not looked at
+	told  string      // the volume's name where the path does not hold it, see [snapshot.tell]
 }
 
 // name is what the path calls the volume: its spec name, or what its plugin names a
-// global directory by instead.
-func (p place) name() string { return cmp.Or(p.Volume, p.ID) }
+// global directory by instead; else what the rest of the node tells of it.
+func (p place) name() string { return cmp.Or(p.Volume, p.ID, p.told) }
 
 // called says whether a place is of the volume that a word names: its spec name,
 // or driver^handle, which a CSI staging directory has as a hash.
@@ -41,6 +42,37 @@ func (p place) called(word string) bool {
 		return p.Driver == driver && p.HandleHash == paths.HandleHash(handle)
 	}
 	return p.Volume == word
+}
+
+// tell finds the names of what is staged of CSI volumes, for people: a directory there
+// has only the hash of the handle. A pod's volume that shows the same tells its spec
+// name, which takes no reading, and else the metadata beside it driver^handle.
+func (s *snapshot) tell() {
+	type shown struct{ device, root string }
+	names := map[shown][]string{}
+	for _, p := range s.places {
+		if at := (shown{}); p.Plugin == paths.CSIPlugin && p.kind == api.KindPodVolume && p.mount != nil {
+			at.device, at.root = p.mount.Device(), p.mount.Root
+			if !slices.Contains(names[at], p.Volume) {
+				names[at] = append(names[at], p.Volume)
+			}
+		}
+	}
+	for i := range s.places {
+		p := &s.places[i]
+		if p.HandleHash == "" || p.kind != api.KindGlobalMount {
+			continue
+		}
+		if p.mount != nil {
+			if by := names[shown{p.mount.Device(), p.mount.Root}]; len(by) == 1 {
+				p.told = by[0]
+				continue
+			}
+		}
+		if name := s.handleOf(*p); p.called(name) {
+			p.told = name
+		}
+	}
 }
 
 // snapshot is one look at the node.

@@ -346,8 +346,11 @@ func (op *operation) paths(ctx context.Context) api.PathSet {
 	if err != nil {
 		op.host.Warn(err.Error())
 	}
-	if op.run != nil && !op.had(set.GlobalMountPath) {
-		set.GlobalMountPath = ""
+	if op.run != nil {
+		if !op.had(set.GlobalMountPath) {
+			set.GlobalMountPath = ""
+		}
+		set.Metadata = slices.DeleteFunc(set.Metadata, func(file string) bool { return !op.had(file) })
 	}
 	return set
 }

@@ -33,26 +33,10 @@ func (e *evidence) meant(ctx context.Context, word string) ([]node.VolData, erro
 // atPath is the place that a path is of.
 func (e *evidence) atPath(path string) ([]node.VolData, error) {
 	l := e.host.Layout
-	at := l.Parse(path)
-	file := ""
-	switch at.Kind {
-	case paths.PodVolumeMetadata, paths.GlobalMetadata, paths.GlobalMapMetadata:
-		file = path
-	case paths.PodVolume:
-		file = path + "/vol_data.json"
-	case paths.PodVolumeMount:
-		file = filepath.Dir(path) + "/vol_data.json"
-	case paths.GlobalMount:
-		file = filepath.Dir(path) + "/vol_data.json"
-	case paths.CSIVolumeDir:
-		file = path + "/vol_data.json"
-	case paths.CSIBlockDir, paths.CSIBlockDataDir, paths.GlobalMapDir, paths.GlobalMapDevice, paths.CSIBlockStaging,
-		paths.CSIBlockPublish, paths.CSIBlockPublishDir, paths.PodDevice:
-		file = filepath.Join(l.Root, "plugins/kubernetes.io/csi/volumeDevices", at.Volume, "data/vol_data.json")
-	}
+	at, file := l.Parse(path), l.MetadataPath(path)
 	i := slices.IndexFunc(e.places, func(v node.VolData) bool { return v.File == file })
 	switch {
-	case file == "" || at.Rest != "":
+	case at.Rest != "", file == "" && (at.Plugin == "" || at.Volume+at.ID == ""):
 		return nil, api.Errorf(api.ErrNotFound, "is no place of a volume, nor of its metadata").At(path).
 			WithNext("see what it is: kvol paths %s", act.Quote(path))
 	case at.Plugin != paths.CSIPlugin:

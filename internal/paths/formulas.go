@@ -36,11 +36,6 @@ func podVolumeName(plugin, volume string) string {
 	return volume
 }
 
-// PodVolumeMetadataPath is pods/<uid>/volumes/kubernetes.io~csi/<volume>/vol_data.json.
-func (l Layout) PodVolumeMetadataPath(uid, volume string) (string, error) {
-	return l.Build(Path{Kind: PodVolumeMetadata, PodUID: uid, Plugin: CSIPlugin, Volume: podVolumeName(CSIPlugin, volume)})
-}
-
 // PodVolumeDevicesDir is pods/<uid>/volumeDevices/<plugin>.
 func (l Layout) PodVolumeDevicesDir(uid, plugin string) (string, error) {
 	return l.Build(Path{Kind: PodDeviceDir, PodUID: uid, Plugin: plugin})
@@ -121,20 +116,10 @@ func (l Layout) CSIStagingPath(driver, handle string) (string, error) {
 	return l.Build(Path{Kind: GlobalMount, Plugin: CSIPlugin, Driver: driver, HandleHash: HandleHash(handle)})
 }
 
-// CSIStagingMetadataPath is the vol_data.json beside a CSIStagingPath.
-func (l Layout) CSIStagingMetadataPath(driver, handle string) (string, error) {
-	return l.Build(Path{Kind: GlobalMetadata, Plugin: CSIPlugin, Driver: driver, HandleHash: HandleHash(handle)})
-}
-
 // CSIGlobalMountOld is plugins/kubernetes.io/csi/pv/<pv>/globalmount, the staging
 // path up to about Kubernetes 1.23.
 func (l Layout) CSIGlobalMountOld(pv string) (string, error) {
 	return l.Build(Path{Kind: GlobalMount, Plugin: CSIPlugin, Volume: pv, Old: true})
-}
-
-// CSIGlobalMetadataOld is the vol_data.json beside a CSIGlobalMountOld.
-func (l Layout) CSIGlobalMetadataOld(pv string) (string, error) {
-	return l.Build(Path{Kind: GlobalMetadata, Plugin: CSIPlugin, Volume: pv, Old: true})
 }
 
 // CSIBlockMapPath is plugins/kubernetes.io/csi/volumeDevices/<pv>/dev.
@@ -162,4 +147,31 @@ func (l Layout) CSIBlockPublishPath(pv, uid string) (string, error) {
 // published file itself.
 func (l Layout) CSIBlockPublishDir(pv string) (string, error) {
 	return l.Build(Path{Kind: CSIBlockPublishDir, Plugin: CSIPlugin, Volume: pv})
+}
+
+// MetadataPath is the file that a kubelet keeps beside the volume that a path is of:
+// the vol_data.json of a CSI volume, which a raw block volume has one of for all pods,
+// or the ready marker of an emptyDir and what is made as one. It is "" where there is
+// none.
+func (l Layout) MetadataPath(path string) string {
+	at := l.Parse(path)
+	file := Path{Plugin: CSIPlugin, Volume: at.Volume}
+	switch at.Kind {
+	case PodVolume, PodVolumeMount, PodVolumeMetadata:
+		file.Kind, file.PodUID = PodVolumeMetadata, at.PodUID
+	case GlobalMount, GlobalMetadata, CSIVolumeDir:
+		file.Kind, file.Driver, file.HandleHash, file.Old = GlobalMetadata, at.Driver, at.HandleHash, at.Old
+	case PodDevice, GlobalMapDir, GlobalMapDevice, GlobalMapMetadata, CSIBlockDir, CSIBlockDataDir,
+		CSIBlockStaging, CSIBlockPublishDir, CSIBlockPublish:
+		file.Kind = GlobalMapMetadata
+	}
+	if at.Plugin != CSIPlugin {
+		where, _ := Direct{at.Plugin}.place(at.Volume) // other plugins keep none
+		if at.Kind != PodVolume || len(where.metadata) == 0 {
+			return ""
+		}
+		file = inPod(where.metadata[0], at.PodUID)
+	}
+	out, _ := l.Build(file) // what has an odd name has none
+	return out
 }

@@ -2,6 +2,7 @@ package paths
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -232,6 +233,12 @@ func TestForSource(t *testing.T) {
 			}
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("%s, block %t (-want +got):\n%s", c.name, block, diff)
+			}
+			direct := strings.HasPrefix(c.name, "csi") || want.GlobalMountPath+want.GlobalMapPath == ""
+			for _, path := range []string{want.PodVolumePath, want.PodDeviceMapPath, want.GlobalMountPath, want.GlobalMapPath} {
+				if file := l.MetadataPath(path); direct && (file != "") != (path != "" && len(want.Metadata) > 0) || file != "" && !slices.Contains(want.Metadata, file) {
+					t.Errorf("%s: the metadata of %q is %q, want one of %q", c.name, path, file, want.Metadata)
+				}
 			}
 			noPod, err := l.ForSource(c.source, c.volume, "", block)
 			if err != nil {

@@ -4,13 +4,15 @@ import (
 	"context"
 	"errors"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/kvol/kvol/internal/api"
+	"github.com/kvol/kvol/internal/paths"
 )
 
 // Where is a volume on the node: what its plugin answers for its four mount
-// points. Without a spec the name alone must do. A path that the volume does
+// points, and the metadata that a kubelet keeps beside them. Without a spec the name alone must do. A path that the volume does
 // not have, or that is outside of the kubelet's root (a local directory, which is
 // the user's own), is empty.
 type Where struct {
@@ -30,7 +32,19 @@ func (w Where) Paths(ctx context.Context, root string) (api.PathSet, error) {
 	} else {
 		err = w.fileSystem(ctx, root, &set)
 	}
+	set.Metadata = MetadataOf(paths.Layout{Root: root}, set)
 	return set, err
+}
+
+// MetadataOf are the files that a kubelet keeps beside a volume's mount points.
+func MetadataOf(l paths.Layout, set api.PathSet) []string {
+	out := []string{}
+	for _, at := range []string{set.GlobalMountPath, set.GlobalMapPath, set.PodVolumePath, set.PodDeviceMapPath} {
+		if file := l.MetadataPath(at); file != "" && !slices.Contains(out, file) {
+			out = append(out, file)
+		}
+	}
+	return out
 }
 
 func (w Where) fileSystem(ctx context.Context, root string, set *api.PathSet) error {
