@@ -34,6 +34,9 @@ func Limits(ctx context.Context, h *host.Host, mgr *plugins.VolumePluginMgr) (*a
 			has[key] = append(has[key], []string{}...) // also what nothing is counted against
 		}
 		for key, volumes := range has {
+			if _, told := limits[key]; !told {
+				s.warnings = append(s.warnings, key+": nobody told the limit; is the driver running?")
+			}
 			slices.Sort(volumes)
 			volumes = slices.Compact(volumes)
 			items = append(items, api.Limit{

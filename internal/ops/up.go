@@ -27,7 +27,7 @@ func (op *operation) attach(ctx context.Context) (string, error) {
 		return "", err
 	}
 	if can == nil {
-		return "volumes of " + op.plugin.GetPluginName() + " need no attaching", nil
+		return op.unattached(), nil
 	}
 	attacher, err := can.NewAttacher()
 	if err != nil {
@@ -59,6 +59,14 @@ func (op *operation) attachable() (plugins.AttachableVolumePlugin, error) {
 	return p, nil
 }
 
+// unattached says why there is nothing to attach.
+func (op *operation) unattached() string {
+	if _, err := plugins.As[plugins.AttachableVolumePlugin](op.plugin); err == nil {
+		return "this volume of " + op.plugin.GetPluginName() + " needs no attaching"
+	}
+	return "volumes of " + op.plugin.GetPluginName() + " need no attaching"
+}
+
 // CheckAttached says whether a volume is attached to this node. A volume that
 // needs no attaching is there when its source is.
 func (o *Ops) CheckAttached(ctx context.Context, req Request) (*api.List[api.Result], error) {
@@ -78,7 +86,7 @@ func (o *Ops) CheckAttached(ctx context.Context, req Request) (*api.List[api.Res
 	switch {
 	case err != nil:
 	case p == nil:
-		r.Outcome, r.Reason = api.OutcomeSkipped, "volumes of "+r.Plugin+" need no attaching, and its source is there"
+		r.Outcome, r.Reason = api.OutcomeSkipped, op.unattached()
 		if d, derr := plugins.As[plugins.DeviceMountableVolumePlugin](op.plugin); derr == nil {
 			_, _, err = d.CanDeviceMount(ctx, req.Spec)
 		}
@@ -97,13 +105,17 @@ func checkAttacher(ctx context.Context, p plugins.AttachableVolumePlugin, req Re
 		return err
 	}
 	all, err := attacher.VolumesAreAttached(ctx, []*plugins.Spec{req.Spec}, nodeName)
+	if errors.Is(err, api.ErrMissingTool) {
+		return api.Errorf(api.ErrUncertain, "whether it is attached cannot be known: %w", err)
+	}
 	if err != nil {
 		return err
 	}
 	is, known := all[req.Spec]
 	switch {
 	case !known:
-		return api.Errorf(api.ErrUncertain, "whether it is attached cannot be known")
+		return api.Errorf(api.ErrUncertain, "whether it is attached cannot be known: nobody here tells").
+			WithNext("ask the cluster: kubectl get volumeattachments; its document can be given with -f")
 	case !is:
 		return api.Errorf(api.ErrNotFound, "it is not attached to node %s", nodeName)
 	}
