@@ -19,7 +19,7 @@ var memory = []string{"tmpfs", "hugetlbfs", "ramfs"}
 func (c *cleaner) unmount(ctx context.Context, path, reason string) bool {
 	for n := 0; len(c.run.Table().At(path)) > 0; n++ {
 		hidden := n > 0 && !c.req.DiscardEphemeral
-		if !(hidden && c.run.DryRun) && !c.givenUp(ctx, path) {
+		if (!hidden || !c.run.DryRun) && !c.givenUp(ctx, path) {
 			return false
 		}
 		if !c.do(ctx, path, act.Unmount{Path: path, Blind: hidden, Reason: reason}) {

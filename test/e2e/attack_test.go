@@ -72,7 +72,7 @@ func TestOrphansLoopOfAnotherNamespace(t *testing.T) {
 	dir := n.root + "/plugins/kubernetes.io~local-volume/volumeDevices/pv"
 	must(t, os.MkdirAll(dir, 0o750))
 	file := dir + "/" + podGone
-	n.csiNode.node.user(true, "mount -t tmpfs t "+n.root+"/plugins; mkdir -p "+dir+"; truncate -s 1M "+file+"; losetup -f "+file)
+	n.node.user(true, "mount -t tmpfs t "+n.root+"/plugins; mkdir -p "+dir+"; truncate -s 1M "+file+"; losetup -f "+file)
 	t.Cleanup(n.sweep)
 	if len(loopsBelow(dir)) != 1 {
 		t.Fatal("there is no loop device")

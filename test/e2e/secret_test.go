@@ -76,7 +76,7 @@ func needles(of, secret string) []needle {
 	all := map[string]string{
 		"itself": secret, "base64": base64.StdEncoding.EncodeToString([]byte(secret)), "base64 of urls": base64.RawURLEncoding.EncodeToString([]byte(secret)),
 		"hex": hex.EncodeToString([]byte(secret)), "one line": strings.Join(strings.Fields(secret), " "),
-		"Go": strings.Trim(fmt.Sprintf("%q", secret), `"`), "URL": url.QueryEscape(secret), "bytes": strings.Trim(fmt.Sprint([]byte(secret)), "[]"),
+		"Go": strings.Trim(fmt.Sprintf("%q", secret), `"`), "URL": url.QueryEscape(secret), "bytes": strings.Trim(fmt.Sprintf("%d", []byte(secret)), "[]"),
 	}
 	if quoted, err := json.Marshal(secret); err == nil {
 		all["JSON"] = strings.Trim(string(quoted), `"`)

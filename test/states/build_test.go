@@ -90,7 +90,7 @@ func (b *builder) element(e element) {
 func (b *builder) pod(p int) string          { return b.root + "/pods/" + b.Pods[p].UID }
 func (n *node) source(v volume) string       { return n.dir + "/data/" + v.Name }
 func (n *node) csiDir() string               { return n.root + "/plugins/kubernetes.io/csi" }
-func (b *builder) at(p int, v volume) string { return b.node.volumeAt(b.Pods[p].UID, v) }
+func (b *builder) at(p int, v volume) string { return b.volumeAt(b.Pods[p].UID, v) }
 
 // volumeAt is where a volume is mounted for a pod.
 func (n *node) volumeAt(uid string, v volume) string {

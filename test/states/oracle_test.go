@@ -95,7 +95,7 @@ func (b *builder) judgeFiles(v *verdict, before, after snapshot, in func(string)
 		}
 	}
 	for path, is := range after.files {
-		if _, was := before.files[path]; !was && !(quarantine && below(path, b.dir+"/quarantine")) {
+		if _, was := before.files[path]; !was && (!quarantine || !below(path, b.dir+"/quarantine")) {
 			v.add(ruleScope, "%q (%s) was made", path, is.mode)
 		}
 	}
@@ -152,7 +152,7 @@ func judgeRun(v *verdict, o outcome, c call, contract []int) {
 	if o.took > o.limit+time.Second {
 		v.add(ruleTime, "%v with a time-out of %v", o.took, o.limit)
 	}
-	if !slices.Contains(contract, o.code) && !refusedName(o) && !(o.code == 1 && driverFailed(o)) {
+	if !slices.Contains(contract, o.code) && !refusedName(o) && (o.code != 1 || !driverFailed(o)) {
 		v.add(ruleCode, "%d", o.code)
 	}
 	for _, word := range []string{"panic:", "goroutine ", "a defect in kvol", "runtime error"} {
