@@ -39,6 +39,7 @@ type node struct {
 	made    map[int]string    // tags of mounts, by mount id
 	tmpfs   []tmpfs
 	undo    []func()
+	hung    []*os.File // the daemons' side of what hangs
 	csi     *driver
 	procs   map[int]bool // that are the worker's own
 	podFile string
@@ -203,10 +204,18 @@ func (n *node) fuse(path, how string) {
 	if how == "hung" {
 		file := os.NewFile(uintptr(fd), "fuse")
 		swallow(file)
-		n.undo = append(n.undo, func() { _ = file.Close() })
+		n.hung = append(n.hung, file)
+		n.undo = append(n.undo, n.release)
 		return
 	}
 	unix.Close(fd)
+}
+
+// release ends what hangs, and frees all that wait for it.
+func (n *node) release() {
+	for _, f := range n.hung {
+		_ = f.Close() // a second time is none
+	}
 }
 
 // swallow takes every request of a FUSE mount and answers none but INIT: who waits for

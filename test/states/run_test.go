@@ -2,7 +2,6 @@ package states
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -163,13 +162,17 @@ func (p *program) run(b *builder, c call) outcome {
 	if c.Kill != "" {
 		path, env = p.killable, append(env, "KVOL_STATES_KILL="+c.Kill)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), o.limit+10*time.Second)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, path, o.args...)
+	cmd := exec.Command(path, o.args...)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr, cmd.Env, cmd.WaitDelay = &stdout, &stderr, env, time.Second
 	start := time.Now()
-	err := cmd.Run()
+	must(cmd.Start())
+	late := time.AfterFunc(o.limit+5*time.Second, func() {
+		_ = cmd.Process.Kill() // which it does not feel while it waits for what hangs
+		b.release()
+	})
+	err := cmd.Wait()
+	late.Stop()
 	o.took, o.stdout, o.stderr = time.Since(start), stdout.String(), stderr.String()
 	exit, failed := errors.AsType[*exec.ExitError](err)
 	if err != nil && !failed {
