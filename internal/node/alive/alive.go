@@ -67,9 +67,9 @@ type Options struct {
 	// LifeOnly asks only those whose word proves life: no manifests and no processes,
 	// so that nothing proves a pod gone.
 	LifeOnly bool
-	// Timeout is how long a source may take: when 0, 2 s for a daemon, and for what is
-	// read from this machine, which a busy one is slow at and which always ends, all of
-	// a third of what is left of the context. It is never more than that third.
+	// Timeout is how long a daemon may take, 2 s when 0, and never more than a third of
+	// what is left of the context. What is read from this machine, which a busy one is
+	// slow at and which always ends, has that third, but for LifeOnly.
 	Timeout time.Duration
 	// KubeletEndpoint and KubeletReadOnlyEndpoint are where the kubelet serves; by its
 	// configuration, else 127.0.0.1:10250 and :10255.
@@ -171,7 +171,7 @@ func Anybody(ctx context.Context, h *host.Host, files *host.Files, o Options) bo
 
 // limitOf is how long one source may take.
 func (l *look) limitOf(ctx context.Context, src source) time.Duration {
-	if !src.veto || l.Timeout > 0 {
+	if !src.veto || l.LifeOnly {
 		return l.limit(ctx)
 	}
 	if end, ok := ctx.Deadline(); ok {
