@@ -96,6 +96,10 @@ func (a *app) receive() error {
 	}
 	f := os.NewFile(uintptr(fd), "handover")
 	defer f.Close()
+	// Only of a memfd can that be asked; a pipe that somebody else left would be waited for.
+	if _, err := unix.FcntlInt(f.Fd(), unix.F_GET_SEALS, 0); err != nil {
+		return api.Errorf(api.ErrUsage, "%s is set to what kvol did not make: %w", envHanded, os.NewSyscallError("fcntl", err))
+	}
 	h := &handover{}
 	if err := json.NewDecoder(f).Decode(h); err != nil {
 		return api.Errorf(api.ErrUsage, "%s is set to what kvol did not make: %w", envHanded, err)

@@ -155,6 +155,29 @@ func (f *Find) Candidates(word, plugin string) []Ref {
 	})
 }
 
+// Nameless is what pods have of CSI with nothing that tells the handle: no metadata,
+// and no staging directory that it is mounted from.
+func (f *Find) Nameless() []Ref {
+	staged := map[string]bool{}
+	for _, p := range f.places {
+		if p.HandleHash != "" && p.mount != nil {
+			staged[p.mount.Device()+p.mount.Root] = true
+		}
+	}
+	return f.refs(func(p place) bool {
+		if p.Plugin != paths.CSIPlugin || p.PodUID == "" || f.handleOf(p) != "" {
+			return false
+		}
+		switch p.kind {
+		case api.KindPodDevice:
+			return true
+		case api.KindPodVolume, api.KindGlobalMapDevice:
+			return p.mount != nil && !staged[p.mount.Device()+p.mount.Root]
+		}
+		return false
+	})
+}
+
 // OnDevice finds the volumes that are mounted from a device, or are that device
 // mapped for a pod; of a directory those that are that directory.
 func (f *Find) OnDevice(src *act.Source) []Ref {

@@ -130,7 +130,7 @@ func (op *operation) nodeDevices() []disk {
 	for _, ref := range op.places() {
 		switch ref.Kind {
 		case api.KindGlobalMount:
-			if m, ok := op.find.Table().Top(ref.Path); ok {
+			if m, ok := op.find.Table().Top(ref.Path); ok && !op.onNodesDisk(m) {
 				out = append(out, op.disk(sourceDevice(m), m.Major, m.Minor))
 			}
 		case api.KindGlobalMapDevice:
@@ -145,6 +145,15 @@ func (op *operation) nodeDevices() []disk {
 		}
 	}
 	return out
+}
+
+// onNodesDisk says that a mount is a directory of a file system that the node itself
+// lives on, which a driver can bind: that disk is not the volume's.
+func (op *operation) onNodesDisk(m mounts.Mount) bool {
+	return m.Root != "/" && slices.ContainsFunc([]string{"/", op.host.Layout.Root}, func(path string) bool {
+		on, ok := op.find.Table().Covering(path)
+		return ok && on.Device() == m.Device()
+	})
 }
 
 // disk is a device and, where its number tells, the disk that it was then.
@@ -214,7 +223,7 @@ func (op *operation) elsewhere(ctx context.Context) []string {
 	}
 	var out []string
 	_ = op.host.Devices.EachMountNamespace(func(_ int, _ string, t *mounts.Table) {
-		if m, ok := t.Top(set.GlobalMountPath); ok {
+		if m, ok := t.Top(set.GlobalMountPath); ok && !op.onNodesDisk(m) {
 			out = append(out, sourceDevice(m))
 		}
 	})

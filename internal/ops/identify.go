@@ -349,20 +349,25 @@ func (op *operation) inTheWay(ctx context.Context) error {
 }
 
 // noCandidate refuses to call a volume gone while a global mount is there that
-// nothing gives a name to.
+// nothing gives a name to, and to let one go that is known by its handle alone while a
+// pod has one without.
 func (op *operation) noCandidate(plugin string) error {
 	word := op.name
 	if strings.Contains(op.volumeName, "^") {
 		word = op.volumeName
 	}
-	left := slices.DeleteFunc(op.find.Candidates(word, plugin), func(r node.Ref) bool {
+	all := op.find.Candidates(word, plugin)
+	if strings.Contains(op.name, "^") && slices.Contains(rungs[op.verb], Detach) {
+		all = append(all, op.find.Nameless()...)
+	}
+	left := slices.DeleteFunc(all, func(r node.Ref) bool {
 		e, err := op.run.Entry(r.Path)
 		return err == nil && !e.Present // this operation itself has removed it
 	})
 	if len(left) == 0 {
 		return nil
 	}
-	e := api.Errorf(api.ErrUncertain, "%d global mounts could be of this volume: neither path nor metadata give their name", len(left))
+	e := api.Errorf(api.ErrUncertain, "%d mounts could be of this volume: neither path nor metadata give their name", len(left))
 	for _, c := range left {
 		e.Details = append(e.Details, fmt.Sprintf("%s %s", c.Plugin, c.Path))
 	}

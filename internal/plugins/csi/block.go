@@ -198,13 +198,11 @@ func (m *mapper) publishDevice(ctx context.Context, run *act.Runner, at blockPat
 	call := (&mounter{m.plugin, m.wanted, m.pod}).publishCall(run, d, req, secrets)
 	call.File = true
 	call.Verify = func(context.Context) error {
-		if is, err := isNode(run, target); err != nil || !is {
-			if err == nil {
-				err = lied(d, "NodePublishVolume", "no device is there", target)
-			}
-			return err
+		info, err := run.Root.Stat(target)
+		if isNotFound(err) || err == nil && info.Type != safefs.BlockDevice {
+			return lied(d, "NodePublishVolume", "no device is there", target)
 		}
-		return nil
+		return err
 	}
 	if _, err = run.Do(ctx, call); err != nil {
 		m.unmake(ctx, run, made, target, err)
