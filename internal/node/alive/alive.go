@@ -67,9 +67,10 @@ type Options struct {
 	// LifeOnly asks only those whose word proves life: no manifests and no processes,
 	// so that nothing proves a pod gone.
 	LifeOnly bool
-	// Timeout is how long a daemon may take, 2 s when 0, and never more than a third of
-	// what is left of the context. What is read from this machine, which a busy one is
-	// slow at and which always ends, has that third, but for LifeOnly.
+	// Timeout is how long a source may take, 2 s when 0, and never more than a third of
+	// what is left of the context. What the kernel tells of control groups and processes,
+	// which a busy machine is slow at and which always ends, has that third, but for
+	// LifeOnly.
 	Timeout time.Duration
 	// KubeletEndpoint and KubeletReadOnlyEndpoint are where the kubelet serves; by its
 	// configuration, else 127.0.0.1:10250 and :10255.
@@ -171,7 +172,7 @@ func Anybody(ctx context.Context, h *host.Host, files *host.Files, o Options) bo
 
 // limitOf is how long one source may take.
 func (l *look) limitOf(ctx context.Context, src source) time.Duration {
-	if !src.veto || l.LifeOnly {
+	if src.word != "" || l.LifeOnly {
 		return l.limit(ctx)
 	}
 	if end, ok := ctx.Deadline(); ok {
@@ -180,7 +181,7 @@ func (l *look) limitOf(ctx context.Context, src source) time.Duration {
 	return time.Minute
 }
 
-// limit is how long a daemon may take.
+// limit is how long who can be kept waiting may take.
 func (l *look) limit(ctx context.Context) time.Duration {
 	limit := cmp.Or(l.Timeout, 2*time.Second)
 	if end, ok := ctx.Deadline(); ok {
