@@ -3,6 +3,7 @@ package e2e
 import (
 	"os"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/kvol/kvol/internal/api"
@@ -73,4 +74,18 @@ func TestCSIAttachCheck(t *testing.T) {
 	n.csi.Set(func(c *testutil.CSIControl) { c.ControllerCaps = []string{"PUBLISH_UNPUBLISH_VOLUME"} })
 	n.csi.Restart()
 	n.wants(8, []string{"cannot be known", "kubectl get volumeattachments"}, check...)
+}
+
+// A controller that says a volume is detached, and still lists it, is not believed.
+func TestCSIDetachLies(t *testing.T) {
+	n := newCSI(t, controller)
+	pv := n.volume("pv", "vol-1")
+	n.must(0, "attach", "-f", pv)
+	n.csi.Fail("ControllerUnpublishVolume", testutil.CSIFault{Nothing: true})
+	o := n.wants(1, []string{"ControllerUnpublishVolume is done", "it is still attached"}, "detach", "-f", pv)
+	if strings.Contains(o.stderr, "%!") {
+		t.Error(o)
+	}
+	n.csi.Heal()
+	n.must(0, "detach", "-f", pv)
 }

@@ -2,7 +2,6 @@ package csi
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 
@@ -286,10 +285,11 @@ func (d detacher) Detach(ctx context.Context, run *act.Runner, ref plugins.Ref, 
 			return err
 		},
 		Verify: func(ctx context.Context) error {
-			if is, err := drv.attached(ctx, v); err != nil || is {
-				return fmt.Errorf("%w: %w", lied(drv, "ControllerUnpublishVolume", "it is still attached", drv.socket), err)
+			is, err := drv.attached(ctx, v)
+			if err == nil && is {
+				err = lied(drv, "ControllerUnpublishVolume", "it is still attached", drv.socket)
 			}
-			return nil
+			return err
 		},
 	})
 	return err

@@ -99,7 +99,7 @@ func (d *driver) controls(ctx context.Context, what csipb.ControllerServiceCapab
 	return d.controllerCaps[what], nil
 }
 
-// nodeID is what the driver calls this node.
+// nodeInfo is what the driver calls this node, and how many volumes it may have.
 func (d *driver) nodeInfo(ctx context.Context) (*csipb.NodeGetInfoResponse, error) {
 	return ask(ctx, d.link, "NodeGetInfo", d.node.NodeGetInfo, &csipb.NodeGetInfoRequest{})
 }
