@@ -132,7 +132,7 @@ func (o *gcOrphansOptions) run(ctx context.Context, a *app) error {
 func found(items []api.Orphan) error {
 	for _, o := range items {
 		if o.Verdict == api.VerdictOrphan {
-			return &api.Error{Kind: api.ErrFindings, Err: fmt.Errorf("there are orphans"), Next: "kvol gc-orphans --apply"}
+			return &api.Error{Kind: api.ErrFindings, Err: errors.New("there are orphans"), Next: "the same command with --apply instead of --exit-code"}
 		}
 	}
 	return nil

@@ -266,6 +266,10 @@ func (g *gc) takeAway(ctx context.Context, o *api.Orphan, l *node.Leftover, tabl
 		outcome = api.OutcomeAlready
 	}
 	o.Outcome = string(outcome)
-	conf.Journal.End(outcome, c.err)
+	why := c.err
+	if why == nil && len(c.stays) > 0 {
+		why = api.Errorf(api.ErrRefused, "stays: %s", c.stays[0].Reason).At(c.stays[0].Path)
+	}
+	conf.Journal.End(outcome, why)
 	return nil
 }

@@ -143,6 +143,8 @@ func TestOrphansThatStay(t *testing.T) {
 	}
 	n.kept()
 
+	n.wants(0, []string{"refused", "stays: "}, "history")
+
 	// What ends with the pod can be given up: on disk it is moved.
 	away := n.dir + "/away"
 	must(t, os.Mkdir(away, 0o700))
