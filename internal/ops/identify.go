@@ -287,17 +287,18 @@ func (op *operation) nothingThere(ctx context.Context) error {
 		return api.Errorf(api.ErrNotFound, "nothing on this node has that name, and a volume grows where it is mounted").
 			WithNext("see what there is: kvol list-mounts")
 	}
+	proven := false
 	if slices.Contains(rungs[op.verb], Detach) {
 		// A device is somebody's all the same when nothing tells of which volume it is.
 		dev, err := op.namedDevice(ctx)
-		if err == nil && dev != "" {
+		if proven = err == nil && dev != ""; proven {
 			err = op.unused(ctx, dev)
 		}
 		if err != nil {
 			return err
 		}
 	}
-	if op.verb != Unpublish {
+	if op.verb != Unpublish && !proven {
 		if err := op.noCandidate(""); err != nil {
 			return err
 		}

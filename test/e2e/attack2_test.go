@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kvol/kvol/internal/paths"
 	"github.com/kvol/kvol/internal/testutil"
 )
 
@@ -85,4 +86,14 @@ func TestHandoverIsNoPipe(t *testing.T) {
 	if code := cmd.ProcessState.ExitCode(); code != 2 {
 		t.Errorf("exit code %d: %s", code, text)
 	}
+}
+
+// A device that nobody uses is gone from the node, whatever else is there that does
+// not tell its name.
+func TestTeardownOfADeviceBesideANamelessStaging(t *testing.T) {
+	n := newNode(t)
+	dev, _ := testutil.LoopImage(t, 1<<20)
+	must(t, os.MkdirAll(n.root+"/plugins/kubernetes.io/csi/"+csiDriver+"/"+paths.HandleHash("vol-1")+"/globalmount", 0o750))
+	n.must(0, "teardown", dev, "--pod-uid", podA)
+	n.must(8, "teardown", "pv", "--pod-uid", podA)
 }
