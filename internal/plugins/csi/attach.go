@@ -179,26 +179,34 @@ func (p *plugin) controllerPublish(ctx context.Context, run *act.Runner, d *driv
 // attached asks a controller that can tell whether the volume is attached to this
 // node.
 func (d *driver) attached(ctx context.Context, v volume) (bool, error) {
+	is, _, err := d.listed(ctx, v)
+	return is, err
+}
+
+// listed also says whether the list has the volume. Of one that it has not nothing is
+// known: while pages are read a volume may be missed (ListVolumes in the CSI
+// specification).
+func (d *driver) listed(ctx context.Context, v volume) (attached, is bool, err error) {
 	tells, err := d.controls(ctx, csipb.ControllerServiceCapability_RPC_LIST_VOLUMES_PUBLISHED_NODES)
 	if err != nil || !tells {
-		return false, err
+		return false, false, err
 	}
 	info, err := d.nodeInfo(ctx)
 	if err != nil {
-		return false, err
+		return false, false, err
 	}
 	for token := ""; ; {
 		resp, err := ask(ctx, d.link, "ListVolumes", d.controller.ListVolumes, &csipb.ListVolumesRequest{StartingToken: token})
 		if err != nil {
-			return false, err
+			return false, false, err
 		}
 		for _, e := range resp.GetEntries() {
 			if e.GetVolume().GetVolumeId() == v.handle {
-				return slices.Contains(e.GetStatus().GetPublishedNodeIds(), info.GetNodeId()), nil
+				return slices.Contains(e.GetStatus().GetPublishedNodeIds(), info.GetNodeId()), true, nil
 			}
 		}
 		if token = resp.GetNextToken(); token == "" {
-			return false, nil
+			return false, false, nil
 		}
 	}
 }
@@ -308,10 +316,6 @@ func unasked(named bool) error {
 // isDetached says that the controller tells that the volume is not attached to this
 // node.
 func (d *driver) isDetached(ctx context.Context, v volume) (bool, error) {
-	tells, err := d.controls(ctx, csipb.ControllerServiceCapability_RPC_LIST_VOLUMES_PUBLISHED_NODES)
-	if err != nil || !tells {
-		return false, err
-	}
-	is, err := d.attached(ctx, v)
-	return err == nil && !is, err
+	attached, listed, err := d.listed(ctx, v)
+	return err == nil && listed && !attached, err
 }
