@@ -1,6 +1,7 @@
 package node
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -211,6 +212,8 @@ func (s *snapshot) metadataOf(p place) api.Metadata {
 	return parseMetadata(file, data, err)
 }
 
+// parseMetadata reads a file as a kubelet does, which does not look at what follows
+// (loadVolumeData in pkg/volume/csi/csi_util.go).
 func parseMetadata(file string, data []byte, err error) api.Metadata {
 	m := api.Metadata{Path: file, State: "ok", Data: map[string]string{}}
 	switch {
@@ -220,7 +223,7 @@ func parseMetadata(file string, data []byte, err error) api.Metadata {
 		m.State = "broken"
 	case len(data) == 0:
 		m.State = "empty"
-	case json.Unmarshal(data, &m.Data) != nil:
+	case json.NewDecoder(bytes.NewReader(data)).Decode(&m.Data) != nil || m.Data == nil:
 		m.State, m.Data = "broken", map[string]string{}
 	}
 	return m

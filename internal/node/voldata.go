@@ -141,8 +141,8 @@ func (f *Find) volData(root *safefs.Root, file string, at paths.Path) VolData {
 }
 
 // parseVolData reads a file as a kubelet does (loadVolumeData in
-// pkg/volume/csi/csi_util.go: one JSON object of strings), and of one that it cannot
-// read what comes before the fault.
+// pkg/volume/csi/csi_util.go: a JSON object of strings, whatever follows), and of one
+// that it cannot read what comes before the fault.
 func parseVolData(raw []byte, needed []string) (data map[string]string, wrong string) {
 	data = map[string]string{}
 	if len(raw) == 0 {
@@ -169,9 +169,6 @@ func parseVolData(raw []byte, needed []string) (data map[string]string, wrong st
 	}
 	if _, err := d.Token(); err != nil {
 		return data, "it is cut short or damaged"
-	}
-	if rest := raw[d.InputOffset():]; len(bytes.TrimSpace(rest)) > 0 {
-		return data, "something follows the JSON object"
 	}
 	for _, key := range needed {
 		if data[key] == "" {

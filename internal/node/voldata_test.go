@@ -39,8 +39,8 @@ func TestParseVolData(t *testing.T) {
 		"\x00\x00\x00":                          "it is no JSON object",
 		"[" + wholeData + "]":                   "it is no JSON object",
 		"7":                                     "it is no JSON object",
-		wholeData + wholeData:                   "something follows the JSON object",
-		wholeData + "\x00\x00":                  "something follows the JSON object",
+		wholeData + wholeData:                   "",
+		wholeData + "\x00\x00":                  "",
 		`{"driverName":7}`:                      "the value of driverName is no text",
 		`{"driverName":"d","x":{"y":"z"}}`:      "the value of x is no text",
 		"{\"a\x1b\\n\":null}":                   "it is cut short or damaged",
@@ -55,6 +55,13 @@ func TestParseVolData(t *testing.T) {
 		if _, wrong := parseVolData([]byte(text), need); wrong != want {
 			t.Errorf("%q: %q, not %q", text, wrong, want)
 		}
+	}
+	// What a kubelet can read it may hold in memory.
+	if m := parseMetadata("f", []byte(wholeData+"\x00"), nil); m.State != "ok" || m.Data["driverName"] == "" {
+		t.Errorf("%+v", m)
+	}
+	if m := parseMetadata("f", []byte("null"), nil); m.State != "broken" || m.Data == nil {
+		t.Errorf("%+v", m)
 	}
 	if _, wrong := parseVolData([]byte(`{"driverName":"d","volumeHandle":"h"}`), needed[paths.GlobalMetadata]); wrong != "" {
 		t.Error(wrong)

@@ -1,6 +1,7 @@
 package csi
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -65,7 +66,7 @@ type data struct {
 // crash leaves an empty or a cut file.
 func parse(raw []byte) data {
 	var all map[string]any
-	if err := json.Unmarshal(raw, &all); err != nil {
+	if err := json.NewDecoder(bytes.NewReader(raw)).Decode(&all); err != nil { // whatever follows, as the kubelet
 		if len(raw) == 0 {
 			return data{state: broken, why: "it is empty"}
 		}

@@ -26,7 +26,7 @@ var files = map[string]struct {
 	"zeroes":          {strings.Repeat("\x00", 4096), broken, volume{}},
 	"cut short":       {`{"driverName":"d.test","volumeHan`, broken, volume{}},
 	"without its end": {`{"driverName":"d.test","volumeHandle":"h"`, broken, volume{}},
-	"two of them":     {`{"driverName":"d.test","volumeHandle":"h"}{"driverName":"e.test"}`, broken, volume{}},
+	"two of them":     {`{"driverName":"d.test","volumeHandle":"h"}{"driverName":"e.test"}`, whole, volume{"d.test", "h"}},
 	"a list":          {`["d.test"]`, broken, volume{}},
 	"null":            {`null`, broken, volume{}},
 	"no handle":       {`{"driverName":"d.test"}`, broken, volume{}},
