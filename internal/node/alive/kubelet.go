@@ -20,7 +20,6 @@ import (
 
 	"github.com/kvol/kvol/internal/api"
 	"github.com/kvol/kvol/internal/host/exec"
-	"github.com/kvol/kvol/internal/host/kubelet"
 )
 
 // kubeletConfig is what is needed of a KubeletConfiguration.
@@ -38,12 +37,8 @@ type kubeletConfig struct {
 // arguments and its file, one that does not by the file that kubeadm puts into its
 // root directory. Arguments win, as in the kubelet.
 func (l *look) findKubelet(ctx context.Context) {
-	running, _ := kubelet.Find(l.host.ProcRoot)
-	for _, p := range running {
-		if l.host.PathOf(p.RootDir) == l.host.Layout.Root || filepath.Clean(p.RootDir) == filepath.Clean(l.host.RootDir) {
-			l.runs = p
-		}
-	}
+	// Of processes that cannot be looked at nothing is known, as if none ran.
+	l.runs, _ = l.host.Kubelet(ctx)
 	args := arguments(l.runs.Args)
 	ctx, cancel := context.WithTimeout(ctx, l.limit(ctx))
 	defer cancel()

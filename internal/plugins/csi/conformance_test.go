@@ -50,7 +50,7 @@ func TestFurtherVolumes(t *testing.T) {
 	plugintest.Run(t, plugintest.Case{
 		New: csi.New, All: all.All, Secret: secret,
 		Examples: []plugintest.Example{
-			{Name: "attached", Spec: attached, Start: start(controller)},
+			{Name: "attached", Spec: attached, Start: listed},
 			{Name: "plain", Spec: volume, Start: start(func(c *testutil.CSIControl) { c.PlainStage = true })},
 			{Name: "block-staged-by-a-bind", Spec: raw, Start: start(func(c *testutil.CSIControl) { c.StageDevice = true }), Block: true},
 			{Name: "grows", Spec: grown, Start: large, Grow: 320 << 20},
@@ -89,6 +89,14 @@ func start(change ...func(*testutil.CSIControl)) func(testing.TB, string) {
 func large(t testing.TB, root string) {
 	t.Helper()
 	testutil.StartCSI(t, testutil.CSIOptions{Root: root, Driver: driver}).Volume("handle of pv-example", "btrfs", 128<<20)
+}
+
+// listed starts a driver whose controller lists the volume, attached or not.
+func listed(t testing.TB, root string) {
+	t.Helper()
+	control := testutil.CSIDefaults()
+	controller(&control)
+	testutil.StartCSI(t, testutil.CSIOptions{Root: root, Driver: driver, Control: &control}).Volume("handle of pv-example", "ext4", 16<<20)
 }
 
 func controller(c *testutil.CSIControl) {
