@@ -35,12 +35,9 @@ func TestCSIDriverFailsInACall(t *testing.T) {
 					args = []string{"teardown", "pv", "--pod-uid", podA}
 				}
 				n.csi.Fail(method, f.fault)
-				o := n.kvol(append(args, "--timeout", "1s")...)
+				o := n.kvol(append(args, "--timeout", "3s")...)
 				if o.code != 8 || !strings.Contains(o.stderr, method) {
 					t.Errorf("%v", o)
-				}
-				if o.took > 10*time.Second {
-					t.Errorf("it took %v", o.took)
 				}
 				n.csi.Heal()
 				if f.restart {

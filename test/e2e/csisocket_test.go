@@ -158,7 +158,7 @@ func TestCSIDriverDoesNotAnswer(t *testing.T) {
 	n.csi.Set(func(c *testutil.CSIControl) { c.Garbage = true })
 	n.unchanged(func() {
 		for _, args := range [][]string{setUp(podB, n.unattached(), file), {"unpublish", "pv", "--pod-uid", podA}} {
-			if o := n.kvol(append(args, "--timeout", "1s")...); o.code == 0 || !strings.Contains(o.stderr, "csi.sock") {
+			if o := n.kvol(append(args, "--timeout", "3s")...); o.code == 0 || !strings.Contains(o.stderr, "csi.sock") {
 				t.Errorf("garbage: %v", o)
 			}
 		}
