@@ -113,6 +113,11 @@ func (l *Leftovers) users(o *Leftover, m *mounts.Mount, born time.Time) {
 		}
 		o.judge(v, fmt.Sprintf("pod %s has %s (%s)", u.uid, u.path, why))
 	}
+	for _, pod := range l.pods {
+		if pod.Verdict == api.VerdictUnknown && pod.BlockedBy == api.BlockedByMount {
+			o.judge(api.VerdictUnknown, "what pod "+pod.PodUID+" has cannot be seen: something is mounted on its directory")
+		}
+	}
 	if m != nil {
 		l.mountedBy(o, *m)
 	}
