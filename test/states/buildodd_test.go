@@ -94,6 +94,9 @@ func (b *builder) foreign(e element, v volume) {
 			b.bind(stranger, at, tagVolume)
 		}
 	case "tmpfs on the volume":
+		if v.raw() {
+			return // it has no such place
+		}
 		if v.csi() { // one of the driver's, for all that kvol knows
 			b.foreign(element{Kind: foreign, Pod: e.Pod, How: "bind on the volume"}, v)
 		} else if b.memory(at, tagVolume) {

@@ -63,6 +63,10 @@ func (b *builder) misnamed(p int, s *scope) {
 		if e.Meta == "contradictory" && b.Vols[e.Vol].csi() && e.Pod == p {
 			b.inPod(p, b.Vols[e.Vol], s)
 		}
+		if e.Meta == "contradictory" && b.Vols[e.Vol].csi() && e.Kind == global {
+			b.globals(b.Vols[e.Vol], s)
+			b.inPod(p, b.Vols[e.Vol], s)
+		}
 	}
 }
 
@@ -106,7 +110,7 @@ func (b *builder) usedBy(vol int, mounted bool, some func(pod int) bool) bool {
 		if b.Vols[vol].csi() && (e.Meta == "contradictory" || mounted && e.Meta != "good") {
 			there = device && is(e)
 		}
-		return (e.Kind == publish || e.Kind == subPath && !b.Vols[vol].csi()) && e.Vol == vol && there && some(e.Pod)
+		return (e.Kind == publish || e.Kind == subPath && !mounted && !b.Vols[vol].csi()) && e.Vol == vol && there && some(e.Pod)
 	})
 }
 

@@ -132,14 +132,14 @@ func (b *builder) mayEnd(code int) (next []int) {
 	switch code {
 	case 3:
 		next = append(next, 4) // every pod that is left is one that is gone
-	case 0, 6: // what cannot be detached is not known any more
-		next = append(next, 0)
-		if b.Call.has("--must-exist") {
-			next = append(next, 5)
-		}
+	case 6:
+		next = append(next, 0) // what cannot be detached is not known any more
 	}
 	if b.Call.Name == "handle" || b.Call.Name == "device" {
-		next = append(next, 8) // what told that it is this one was taken
+		next = append(next, 0, 8, 9) // what told that it is this one, and in which pods, was taken
+	}
+	if b.Call.has("--must-exist") {
+		next = append(next, 5)
 	}
 	return next
 }
