@@ -232,7 +232,7 @@ func (c *cleaner) data(path string, holds safefs.Contents) bool {
 	}
 	next := "look at it (ls -la " + act.Quote(path) + ") and move it to a safe place"
 	switch top, _ := c.run.Table().Top(path); {
-	case slices.Contains(memory, top.FSType):
+	case act.IsMemory(top):
 		next += "; or: --discard-ephemeral"
 	case c.ephemeral(path):
 		next += "; or: --discard-ephemeral --quarantine DIR"

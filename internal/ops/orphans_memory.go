@@ -7,12 +7,8 @@ import (
 	"strings"
 
 	"github.com/kvol/kvol/internal/host/act"
-	"github.com/kvol/kvol/internal/host/mounts"
 	"github.com/kvol/kvol/internal/host/safefs"
 )
-
-// memory are the file systems whose content is gone once they are unmounted.
-var memory = []string{"tmpfs", "hugetlbfs", "ramfs"}
 
 // unmount takes all mounts off a path, each only where nothing is lost with it: one that
 // is empty can lie on one that is not.
@@ -35,7 +31,7 @@ func (c *cleaner) unmount(ctx context.Context, path, reason string) bool {
 func (c *cleaner) givenUp(ctx context.Context, path string) bool {
 	top, _ := c.run.Table().Top(path)
 	first, _, _ := strings.Cut(strings.TrimPrefix(top.Root, "/"), "/")
-	if c.req.DiscardEphemeral || !slices.Contains(memory, top.FSType) || safefs.IsWriterDir(first) || !c.ephemeral(path) && c.elsewhere(top) {
+	if c.req.DiscardEphemeral || !act.IsMemory(top) || safefs.IsWriterDir(first) || !c.ephemeral(path) && c.run.ShownElsewhere(top) {
 		return true
 	}
 	e, err := c.run.Entry(path)
@@ -44,17 +40,10 @@ func (c *cleaner) givenUp(ctx context.Context, path string) bool {
 	}
 	holds := safefs.Contents{Entries: 1, Bytes: e.Size, Names: []string{filepath.Base(path)}}
 	if e.Type == safefs.Dir {
-		writer := slices.Contains(written, c.host.Layout.Parse(path).Plugin)
+		writer := slices.Contains(safefs.AtomicWriters, c.host.Layout.Parse(path).Plugin)
 		if holds, err = c.run.Contents(ctx, path, writer); err != nil {
 			return c.did(path, err)
 		}
 	}
 	return holds.Entries == 0 || c.data(path, holds)
-}
-
-// elsewhere says whether all that a mount shows is shown by another one.
-func (c *cleaner) elsewhere(m mounts.Mount) bool {
-	return slices.ContainsFunc(c.run.Table().SameDevice(m.Major, m.Minor), func(o mounts.Mount) bool {
-		return o.ID != m.ID && (o.Root == "/" || o.Root == m.Root || strings.HasPrefix(m.Root, o.Root+"/"))
-	})
 }

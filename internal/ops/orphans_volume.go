@@ -14,15 +14,12 @@ import (
 	"github.com/kvol/kvol/internal/plugins"
 )
 
-// written are the plugins whose volumes the atomic writer fills.
-var written = []string{paths.SecretPlugin, paths.ConfigMapPlugin, paths.DownwardAPIPlugin, paths.ProjectedPlugin}
-
 // ephemeral says that a volume's content ends with its pod, so that it may be moved
 // away where the operator says so.
 func (c *cleaner) ephemeral(path string) bool {
 	at := c.host.Layout.Parse(path)
 	return at.Kind == paths.PodVolume && at.Rest == "" &&
-		(at.Plugin == paths.EmptyDirPlugin || at.Plugin == paths.GitRepoPlugin || slices.Contains(written, at.Plugin))
+		(at.Plugin == paths.EmptyDirPlugin || at.Plugin == paths.GitRepoPlugin || slices.Contains(safefs.AtomicWriters, at.Plugin))
 }
 
 // volume takes a pod's volume away.
@@ -44,7 +41,7 @@ func (c *cleaner) volume(ctx context.Context, path string, at paths.Path) bool {
 	case at.Plugin == paths.CSIPlugin:
 		return c.csi(ctx, path, at)
 	case c.ephemeral(path):
-		return c.content(ctx, path, slices.Contains(written, at.Plugin))
+		return c.content(ctx, path, slices.Contains(safefs.AtomicWriters, at.Plugin))
 	}
 	return c.mounted(ctx, path, at)
 }

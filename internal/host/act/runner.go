@@ -331,7 +331,18 @@ func (r *Runner) UnmountAll(ctx context.Context, path, reason string) (int, erro
 		if n > maxStack {
 			return n, api.Errorf(api.ErrRefused, "more than %d mounts lie on one path", maxStack).At(path)
 		}
-		if _, err := r.Do(ctx, Unmount{Path: path, Lazy: r.Lazy, Force: r.ForceUmount, Reason: reason}); err != nil {
+		// What a mount lies on cannot be looked into before it is gone.
+		top, _ := r.table.Top(path)
+		hidden := n > 0 && IsMemory(top) && !r.DiscardEphemeral
+		pop := Unmount{Path: path, Lazy: r.Lazy, Force: r.ForceUmount, Blind: hidden, Reason: reason}
+		err := r.Check(ctx, pop)
+		if err == nil && (!hidden || !r.DryRun) {
+			err = r.keepsMemory(ctx, path)
+		}
+		if err == nil {
+			_, err = r.Do(ctx, pop)
+		}
+		if err != nil {
 			return n, err
 		}
 	}

@@ -42,9 +42,9 @@ const (
 // may replace.
 var writable = []Meta{VolData, ISCSIData, ReadyMarker}
 
-// atomicWriters are the plugins whose volumes on disk are written by the atomic
+// AtomicWriters are the plugins whose volumes on disk are written by the atomic
 // writer.
-var atomicWriters = []string{
+var AtomicWriters = []string{
 	paths.SecretPlugin, paths.ConfigMapPlugin, paths.DownwardAPIPlugin, paths.ProjectedPlugin,
 }
 
@@ -65,7 +65,7 @@ func MetaAt(layout paths.Layout, file string) Meta { return metaAt(layout, file)
 func metaAt(layout paths.Layout, file string) Meta {
 	p := layout.Parse(file)
 	dir, base := path.Split(file)
-	if p.Kind == paths.PodVolume && p.Rest != "" && slices.Contains(atomicWriters, p.Plugin) {
+	if p.Kind == paths.PodVolume && p.Rest != "" && slices.Contains(AtomicWriters, p.Plugin) {
 		return AtomicWriterFile
 	}
 	if of, ok := strings.CutPrefix(strings.TrimSuffix(base, tempSuffix), tempPrefix); ok && strings.HasSuffix(base, tempSuffix) {
