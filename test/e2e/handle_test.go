@@ -20,8 +20,8 @@ func TestDriverAndHandle(t *testing.T) {
 	must(t, os.WriteFile(inPod+"/vol_data.json", []byte(`{"driverName":"some.driver","volumeHandle":"vol-1"}`), 0o600))
 
 	n.unchanged(func() {
-		n.wants(6, []string{"kubernetes.io/csi"}, "unmount-device", "some.driver^vol-1")
-		n.wants(6, []string{"kubernetes.io/csi"}, "unpublish", "some.driver^vol-1", "--pod-uid", podA)
+		n.wants(7, []string{"some.driver is not on this node"}, "unmount-device", "some.driver^vol-1")
+		n.wants(7, []string{"some.driver is not on this node"}, "unpublish", "some.driver^vol-1", "--pod-uid", podA)
 		n.wants(2, []string{"--plugin"}, "detach", "some.driver^vol-1", "--plugin", "kubernetes.io/local-volume")
 		n.wants(2, []string{"no handle"}, "detach", "some.driver^")
 	})
@@ -30,7 +30,7 @@ func TestDriverAndHandle(t *testing.T) {
 	n.must(0, "unpublish", "some.driver^vol-2", "--pod-uid", podA)
 	// Metadata that cannot be read could be of any.
 	must(t, os.WriteFile(inPod+"/vol_data.json", nil, 0o600))
-	n.wants(6, []string{inPod}, "unpublish", "some.driver^vol-2", "--pod-uid", podA)
+	n.wants(8, []string{inPod}, "unpublish", "some.driver^vol-2", "--pod-uid", podA)
 
 	i := decode[api.Inspection](t, n.must(0, "inspect", "some.driver^vol-1", "-o", "json").stdout)
 	if len(i.Mounts) != 1 || i.Mounts[0].Path != staged {

@@ -235,9 +235,14 @@ func TestKubeletGoneMeanwhile(t *testing.T) {
 		text, err := json.Marshal(map[string]any{"PID": 12345, "MountNS": mountNS, "Kubelet": true, "Until": time.Now().Add(left),
 			"RootDir": n.root, "Origins": map[string]string{}, "Files": map[string][]byte{file: first(os.ReadFile(file)), "/etc/kvol/config.yaml": nil}})
 		must(t, err)
-		letter, err := os.Open(n.file("handed", string(text)))
+		fd, err := unix.MemfdCreate("handed", 0)
 		must(t, err)
+		letter := os.NewFile(uintptr(fd), "handed")
 		defer letter.Close()
+		if _, err = letter.Write(text); err == nil {
+			_, err = letter.Seek(0, 0)
+		}
+		must(t, err)
 		cmd := exec.CommandContext(context.Background(), n.kvolPath, append([]string{"publish", "-f", file, "--pod-uid", podA}, n.flags()...)...)
 		cmd.Env = append(os.Environ(), "KVOL_HANDED_OVER=3", "NO_COLOR=1")
 		cmd.ExtraFiles = []*os.File{letter}

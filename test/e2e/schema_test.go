@@ -75,6 +75,7 @@ func (n *jsonNode) commands() []string {
 func (n *jsonNode) empty() {
 	n.prints("VersionInfo", 0, "version")
 	n.prints("SettingList", 0, "config", "view")
+	n.prints("LimitList", 0, "limits")
 	n.prints("PluginList", 0, "plugins")
 	n.prints("MountList", 0, "list-mounts")
 	n.prints("OperationList", 0, "history")
@@ -112,6 +113,10 @@ func (n *jsonNode) filesystem() {
 	n.prints("ResultList", 0, "unmount-device", "fs")
 	n.prints("ResultList", 0, "detach", "-f", file)
 	n.prints("OperationList", 0, "history")
+	n.prints("ResultList", 5, "expand", "-f", file)
+	n.prints("ResultList", 6, "recycle", "-f", file, "--yes-delete-data")
+	n.prints("ResultList", 6, "delete", "-f", file, "--yes-delete-data")
+	n.prints("", 2, "provision", "-f", file)
 }
 
 // block carries a raw device up and down.
