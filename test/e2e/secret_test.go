@@ -247,8 +247,8 @@ func TestSecretsInFailures(t *testing.T) {
 	} {
 		for _, how := range []string{"fails", "dies"} {
 			for form, f := range forms {
-				if how == "dies" && form != "plain" {
-					continue
+				if form != "plain" && (how == "dies" || method != "NodeStageVolume") {
+					continue // the masking is the same for all
 				}
 				t.Run(method+"-"+how+"-"+strings.ReplaceAll(form, " ", "-"), func(t *testing.T) {
 					n := newSecretNode(t, planted)
