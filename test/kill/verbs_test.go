@@ -120,8 +120,7 @@ func (n *node) everyAction(s step) {
 	}
 	want := n.look()
 	killed, at := 0, []act.Point{act.Before, act.After}
-	whole := s.verb == ops.Setup || s.verb == ops.Teardown
-	if (!n.core || !whole) && !allPoints {
+	if n.name != modes[0].name && !allPoints {
 		at = at[1:] // the next action's Before is nearly the same moment
 	}
 	for i := 1; ; i++ {
