@@ -8,13 +8,14 @@ import (
 
 	"github.com/kvol/kvol/internal/host/act"
 	"github.com/kvol/kvol/internal/host/safefs"
+	"github.com/kvol/kvol/internal/paths"
 )
 
 // unmount takes all mounts off a path, each only where nothing is lost with it: one that
 // is empty can lie on one that is not.
 func (c *cleaner) unmount(ctx context.Context, path, reason string) bool {
 	for n := 0; len(c.run.Table().At(path)) > 0; n++ {
-		hidden := n > 0 && !c.req.DiscardEphemeral
+		hidden := n > 0 && !c.mayDiscard(path)
 		if (!hidden || !c.run.DryRun) && !c.givenUp(ctx, path) {
 			return false
 		}
@@ -31,7 +32,7 @@ func (c *cleaner) unmount(ctx context.Context, path, reason string) bool {
 func (c *cleaner) givenUp(ctx context.Context, path string) bool {
 	top, _ := c.run.Table().Top(path)
 	first, _, _ := strings.Cut(strings.TrimPrefix(top.Root, "/"), "/")
-	if c.req.DiscardEphemeral || !act.IsMemory(top) || safefs.IsWriterDir(first) || !c.ephemeral(path) && c.run.ShownElsewhere(top) {
+	if c.mayDiscard(path) || !act.IsMemory(top) || safefs.IsWriterDir(first) || !c.ephemeral(path) && c.run.ShownElsewhere(top) {
 		return true
 	}
 	e, err := c.run.Entry(path)
@@ -46,4 +47,10 @@ func (c *cleaner) givenUp(ctx context.Context, path string) bool {
 		}
 	}
 	return holds.Entries == 0 || c.data(path, holds)
+}
+
+// mayDiscard says that the operator gave up ephemeral content, and that a path is of
+// that: of a container's part of a volume nothing tells any more what the volume was.
+func (c *cleaner) mayDiscard(path string) bool {
+	return c.req.DiscardEphemeral && (c.ephemeral(path) || c.host.Layout.Parse(path).Kind == paths.SubPath)
 }
