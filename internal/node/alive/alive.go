@@ -195,7 +195,7 @@ func wait(ctx context.Context, from <-chan answer, limit time.Duration) answer {
 	late := answer{err: api.Errorf(api.ErrTimeout, "no answer within %s", limit.Round(time.Millisecond))}
 	select {
 	case a := <-from:
-		if errors.Is(a.err, context.DeadlineExceeded) || errors.Is(a.err, api.ErrTimeout) {
+		if a.err != nil && (ctx.Err() != nil || errors.Is(a.err, context.DeadlineExceeded) || errors.Is(a.err, api.ErrTimeout)) {
 			a.err = late.err
 		}
 		return a
@@ -203,10 +203,12 @@ func wait(ctx context.Context, from <-chan answer, limit time.Duration) answer {
 	}
 	select {
 	case a := <-from: // both were there
-		return a
+		if a.err == nil {
+			return a
+		}
 	default:
-		return late
 	}
+	return late
 }
 
 // take makes an answer into a report.
