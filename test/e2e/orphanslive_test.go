@@ -4,6 +4,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/kvol/kvol/internal/api"
 	"github.com/kvol/kvol/internal/testutil"
@@ -34,6 +35,10 @@ func TestOrphansBesideAKubelet(t *testing.T) {
 	n.write(n.podData(podGone, "replaced"), "")
 	must(t, os.MkdirAll(n.csiDir(podGone, "without"), 0o750), os.MkdirAll(n.staging("vol-2"), 0o750))
 	n.write(n.stagedData("vol-2"), strings.Replace(volData, "vol-1", "vol-2", 1))
+	// The kernel tells when a process began in hundredths of a second; what is written
+	// in the same one counts as later.
+	written := time.Now()
+	testutil.Poll(t, "the next of them", func() bool { return time.Since(written) > 30*time.Millisecond })
 	k := n.kubelet(kubeletSpec{})
 	// What came after the kubelet's start it may have set up itself.
 	n.write(n.podData(podGone, "rewritten"), "{")
