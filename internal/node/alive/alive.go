@@ -145,7 +145,13 @@ func Look(ctx context.Context, h *host.Host, o Options) (*Sets, error) {
 		within, cancel := context.WithTimeout(ctx, limit)
 		defer cancel()
 		from := make(chan answer, 1)
-		go func() { from <- src.ask(within) }()
+		go func() {
+			a := src.ask(within)
+			if a.err != nil && within.Err() != nil {
+				a.err = within.Err() // whatever its own library says
+			}
+			from <- a
+		}()
 		waits[i] = func() answer { return wait(within, from, limit) }
 	}
 	for i, src := range sources {
@@ -195,7 +201,7 @@ func wait(ctx context.Context, from <-chan answer, limit time.Duration) answer {
 	late := answer{err: api.Errorf(api.ErrTimeout, "no answer within %s", limit.Round(time.Millisecond))}
 	select {
 	case a := <-from:
-		if a.err != nil && (ctx.Err() != nil || errors.Is(a.err, context.DeadlineExceeded) || errors.Is(a.err, api.ErrTimeout)) {
+		if errors.Is(a.err, context.DeadlineExceeded) || errors.Is(a.err, api.ErrTimeout) {
 			a.err = late.err
 		}
 		return a
