@@ -138,9 +138,9 @@ func (f *Find) Named(word, plugin string) []Ref {
 // CSI handle is in the path, as a hash, so that a word with one leaves none.
 func (f *Find) Candidates(word, plugin string) []Ref {
 	handle := strings.Contains(word, "^")
-	named := map[string]bool{} // device and root that some volume's path explains
+	named := map[string]bool{} // device and root that another volume's path explains
 	for _, p := range f.places {
-		if p.Volume != "" && p.mount != nil {
+		if p.Volume != "" && p.Volume != word && p.mount != nil {
 			named[p.mount.Device()+p.mount.Root] = true
 		}
 	}

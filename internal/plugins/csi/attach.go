@@ -241,12 +241,7 @@ func (a attacher) isAttached(ctx context.Context, spec *plugins.Spec) (is, known
 		return false, false, err
 	}
 	defer d.close()
-	tells, err := d.controls(ctx, csipb.ControllerServiceCapability_RPC_LIST_VOLUMES_PUBLISHED_NODES)
-	if err != nil || !tells {
-		return false, false, err
-	}
-	is, err = d.attached(ctx, w.volume)
-	return is, err == nil, err
+	return d.listed(ctx, w.volume)
 }
 
 // WaitForAttach has nothing to wait for: attaching a CSI volume gives no device, only

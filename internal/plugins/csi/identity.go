@@ -31,6 +31,10 @@ func (p *plugin) identify(run *act.Runner, ref plugins.Ref, file, mounted string
 		e.Details = []string{"named is " + named.String(), "the file says " + d.String()}
 		return volume{}, e.WithNext("see whose it is: kvol inspect %s; then name the right one", act.Quote(mounted))
 	case d.state == whole:
+		if other := p.stagedAs(run.Table(), mounted, d.volume); other != "" {
+			return volume{}, api.Errorf(api.ErrRefused, "the file says %s, and the mount table has it mounted from the staging directory of another volume: %s", d, other).At(file).
+				WithNext("find out which is right: kvol inspect %s; or take down the node's half alone: --without-driver", act.Quote(mounted))
+		}
 		return d.volume, nil
 	case ok:
 		return named, nil
@@ -75,6 +79,27 @@ func (p *plugin) byMount(table *mounts.Table, path string) (volume, bool) {
 		return v, true
 	}
 	return volume{}, false
+}
+
+// stagedAs is the staging directory that a pod's mount is of, where it is not that of
+// the volume; "" where there is none, or the volume's own is one of them.
+func (p *plugin) stagedAs(table *mounts.Table, path string, v volume) string {
+	top, ok := table.Top(path)
+	if !ok || top.Major < 0 || p.host.Layout.Parse(path).PodUID == "" {
+		return ""
+	}
+	other := ""
+	for _, m := range table.SameDevice(top.Major, top.Minor) {
+		at := p.host.Layout.Parse(m.MountPoint)
+		if at.Plugin != paths.CSIPlugin || at.Kind != paths.GlobalMount || at.Rest != "" || at.HandleHash == "" || !below(top.Root, m.Root) {
+			continue
+		}
+		if !misplaced(at, v) {
+			return ""
+		}
+		other = m.MountPoint
+	}
+	return other
 }
 
 // beside reads the metadata that is beside a place where the layout has it.
@@ -140,6 +165,9 @@ func (p *plugin) ConstructVolumeSpec(name, path string) (plugins.Reconstructed, 
 	}
 	readOnly := false
 	if table, err := p.host.Mounts(); err == nil {
+		if other := p.stagedAs(table, mounted, d.volume); other != "" {
+			return plugins.Reconstructed{}, api.Errorf(api.ErrNotSupported, "the metadata is of another volume than the staging directory that it is mounted from, %s", other).At(path)
+		}
 		top, ok := table.Top(mounted)
 		readOnly = ok && top.ReadOnly() && at.PodUID != ""
 	}
