@@ -50,7 +50,8 @@ type app struct {
 
 	// intercept takes a command's options instead of running it; for tests.
 	intercept func(context.Context, runner) error
-	started   bool // the words of the command line made sense
+	started   bool   // the words of the command line made sense
+	command   string // its name, with that of its parents
 	overdue   chan struct{}
 	watchdog  *time.Timer
 	deadline  time.Time
@@ -67,9 +68,6 @@ func Run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	return newApp(args, stdin, stdout, stderr).main()
 }
 
-// goOn is what to do after a command that did not come to its end.
-const goOn = "the same command again goes on from here; kvol history tells what was done"
-
 func (a *app) main() int {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
@@ -81,13 +79,13 @@ func (a *app) main() int {
 	select {
 	case err := <-done:
 		if err != nil && errors.Is(context.Cause(ctx), api.ErrInterrupt) {
-			err = advise(&api.Error{Kind: api.ErrInterrupt, Err: err}, goOn)
+			err = &api.Error{Kind: api.ErrInterrupt, Err: err}
 		}
 		return a.end(err)
 	case <-a.overdue:
-		return a.fail(advise(api.Errorf(api.ErrTimeout, "did not end within its time-out, and something that it waits for does not answer"), goOn))
+		return a.fail(api.Errorf(api.ErrTimeout, "did not end within its time-out, and something that it waits for does not answer"))
 	case <-again:
-		return api.ExitInterrupted
+		return a.fail(api.Errorf(api.ErrInterrupt, "interrupted twice, so what it was doing was not waited for and may still happen"))
 	}
 }
 
@@ -121,7 +119,8 @@ func onSignal(first func()) (again <-chan struct{}, stop func()) {
 func (a *app) execute(ctx context.Context, root *cobra.Command) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			err = &api.Error{Err: fmt.Errorf("a defect in kvol: %v", r), Details: strings.Split(string(debug.Stack()), "\n")}
+			err = &api.Error{Err: fmt.Errorf("a defect in kvol: %v", r), Details: strings.Split(string(debug.Stack()), "\n"),
+				Next: "report it with the lines above; kvol history tells what was done"}
 		}
 	}()
 	root.SetArgs(a.args)
@@ -131,21 +130,8 @@ func (a *app) execute(ctx context.Context, root *cobra.Command) (err error) {
 	if err != nil && !a.started && api.ExitCode(err) == api.ExitFailed {
 		err = api.Errorf(api.ErrUsage, "%w", err)
 	}
-	switch {
-	case errors.Is(err, api.ErrUsage):
-		return advise(err, cmd.CommandPath()+" --help")
-	case errors.Is(err, api.ErrTimeout), errors.Is(err, context.DeadlineExceeded):
-		return advise(err, goOn+"; --timeout gives it more time")
-	}
+	a.command = cmd.CommandPath()
 	return err
-}
-
-// advise says what to do next, unless the error says something better.
-func advise(err error, next string) error {
-	if api.NewErrorDoc(err).Next != "" {
-		return err
-	}
-	return &api.Error{Err: err, Next: next}
 }
 
 // do is what every command does once its words are parsed: read the
@@ -163,6 +149,9 @@ func (a *app) do(cmd *cobra.Command, limit time.Duration, r runner) error {
 		return err
 	}
 	a.resume()
+	if err := a.settleOutput(reading); err != nil {
+		return err
+	}
 	a.log = a.logger()
 	ctx, cancel := context.WithTimeout(cmd.Context(), a.watch(limit))
 	defer cancel()
@@ -204,14 +193,6 @@ func (a *app) result(write func(io.Writer) error) error {
 	return writing(err)
 }
 
-// writing says what failed, unless it is a refusal that has words of its own.
-func writing(err error) error {
-	if err == nil || api.ExitCode(err) != api.ExitFailed {
-		return err
-	}
-	return fmt.Errorf("write the result: %w", err)
-}
-
 // end writes what is left of the output and tells how the run ended.
 func (a *app) end(err error) int {
 	if flushErr := a.out.Flush(); flushErr != nil && err == nil {
@@ -225,6 +206,7 @@ func (a *app) end(err error) int {
 
 func (a *app) fail(err error) int {
 	a.progress.end()
+	err = a.advise(err)
 	if a.wantsJSON() {
 		render.ErrorJSON(a.stderr, err)
 	} else {
@@ -236,19 +218,25 @@ func (a *app) fail(err error) int {
 // wantsJSON also holds where the words could not be parsed to their end, or the
 // configuration could not be read.
 func (a *app) wantsJSON() bool {
-	const json = string(render.JSON)
 	if a.origins["output"] != "" {
-		return a.output == json
+		return isJSON(a.output)
 	}
 	for i, word := range a.args {
-		switch word {
-		case "-ojson", "-o=json", "--output=json":
+		value, ok := strings.CutPrefix(word, "--output=")
+		if !ok {
+			value, ok = strings.CutPrefix(strings.Replace(word, "-o=", "-o", 1), "-o")
+		}
+		if i > 0 && (a.args[i-1] == "-o" || a.args[i-1] == "--output") {
+			value, ok = word, true
+		}
+		if ok && isJSON(value) {
 			return true
-		case json:
-			if i > 0 && (a.args[i-1] == "-o" || a.args[i-1] == "--output") {
-				return true
-			}
 		}
 	}
-	return os.Getenv(envName("output")) == json
+	return isJSON(os.Getenv(envName("output")))
+}
+
+// isJSON says that errors and logs are JSON too.
+func isJSON(output string) bool {
+	return output == string(render.JSON) || output == string(render.JSONL)
 }

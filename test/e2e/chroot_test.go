@@ -113,7 +113,9 @@ func (j *jail) kvol(args ...string) out {
 	if _, exited := errors.AsType[*exec.ExitError](err); err != nil && !exited {
 		j.t.Fatal(err)
 	}
-	return out{args: args, code: cmd.ProcessState.ExitCode(), stdout: stdout.String(), stderr: stderr.String()}
+	o := out{args: args, code: cmd.ProcessState.ExitCode(), stdout: stdout.String(), stderr: stderr.String()}
+	j.advised(o)
+	return o
 }
 
 func (j *jail) must(code int, args ...string) out {

@@ -11,9 +11,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
-	"strconv"
-	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -126,31 +123,6 @@ func (n *node) kvolStdin(stdin string, args ...string) out {
 	}
 	n.told(o)
 	return o
-}
-
-// exitCode is a line of a help's exit codes.
-var exitCode = regexp.MustCompile(`(?m)^  (\d+) `)
-
-// helps are the exit codes of each command, as its help has them.
-var helps sync.Map
-
-// told wants the help of a command to have the exit code that it ended with.
-func (n *node) told(o out) {
-	n.t.Helper()
-	name := o.args[0]
-	codes, known := helps.Load(name)
-	if !known {
-		help, _ := exec.Command(n.kvolPath, name, "--help").Output() // none is no command
-		_, list, _ := strings.Cut(string(help), "\nExit codes:\n")
-		found := map[string]bool{}
-		for _, m := range exitCode.FindAllStringSubmatch(list, -1) {
-			found[m[1]] = true
-		}
-		codes, _ = helps.LoadOrStore(name, found)
-	}
-	if found := codes.(map[string]bool); len(found) > 0 && !found[strconv.Itoa(o.code)] {
-		n.t.Errorf("the help of kvol %s does not tell of this exit code:\n%v", name, o)
-	}
 }
 
 // must runs kvol and wants an exit code.

@@ -170,7 +170,9 @@ func (n *node) started(dir, stdin string, words ...string) out {
 	if _, exited := errors.AsType[*exec.ExitError](err); err != nil && !exited {
 		n.t.Fatal(err)
 	}
-	return out{args: words, code: cmd.ProcessState.ExitCode(), stdout: stdout.String(), stderr: stderr.String()}
+	o := out{args: words, code: cmd.ProcessState.ExitCode(), stdout: stdout.String(), stderr: stderr.String()}
+	n.advised(o)
+	return o
 }
 
 // mustPlain wants an exit code and texts in what is said.
