@@ -22,14 +22,19 @@ type settings struct {
 	runtimeEndpoint, kubeconfig string
 	assertNoPods                bool
 
-	output          string
-	columns         []string
-	sortBy          string
-	noHeaders, null bool
-	color           string
-	quiet           bool
-	logLevel        string
-	verbose         int
+	output   string
+	template string
+	// format and templateText are what output and template come to.
+	format           render.Format
+	templateText     string
+	allowMissingKeys bool
+	columns          []string
+	sortBy           string
+	noHeaders, null  bool
+	color            string
+	quiet            bool
+	logLevel         string
+	verbose          int
 
 	timeout, probeTimeout, lockTimeout time.Duration
 
@@ -57,6 +62,8 @@ func (s *settings) addFlags(f *pflag.FlagSet) {
 	f.BoolVar(&s.assertNoPods, "assert-no-pods", false, "risk: your word that no pod lives on this node")
 
 	f.StringVarP(&s.output, "output", "o", string(render.Table), "`FORMAT`: table, wide, json, yaml, name; shell for plans")
+	f.StringVar(&s.template, "template", "", "`TEMPLATE`, or file of one, for an --output that takes it; by itself a go-template")
+	f.BoolVar(&s.allowMissingKeys, "allow-missing-template-keys", true, "a template may name what is not there")
 	f.StringSliceVar(&s.columns, "columns", nil, "`NAMES` of a table's columns: a,b or +c to add one")
 	f.StringVar(&s.sortBy, "sort-by", "", "`COLUMN` to order a list by, in every format")
 	f.BoolVar(&s.noHeaders, "no-headers", false, "tables without headings")

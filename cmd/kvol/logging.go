@@ -3,8 +3,6 @@ package main
 import (
 	"log/slog"
 
-	"github.com/kvol/kvol/internal/render"
-
 	"k8s.io/klog/v2"
 )
 
@@ -21,7 +19,7 @@ func (a *app) logger() *slog.Logger {
 	}
 	options := &slog.HandlerOptions{Level: level}
 	switch {
-	case a.output != string(render.JSON):
+	case !isJSON(a.output):
 		return slog.New(slog.NewTextHandler(a.stderr, options))
 	case a.verbose > 0 || a.origins["log-level"] != "default":
 		return slog.New(slog.NewJSONHandler(a.stderr, options))

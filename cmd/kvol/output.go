@@ -1,18 +1,56 @@
 package main
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"io"
+	"log/slog"
+	"strings"
 
 	"github.com/kvol/kvol/internal/api"
 	"github.com/kvol/kvol/internal/render"
 )
 
+// settleOutput takes --output FORMAT=TEMPLATE apart, as kubectl does, and reads the
+// file of a format that names one.
+func (a *app) settleOutput(ctx context.Context) error {
+	format, text, given := strings.Cut(a.output, "=")
+	a.format, a.templateText = render.Format(format), text
+	switch {
+	case a.template != "" && a.origins["output"] != "flag":
+		a.format, a.templateText = render.GoTemplate, a.template
+	case a.template != "" && given:
+		return api.Errorf(api.ErrUsage, "--template and --output %s= are two templates", format).WithNext("give one of the two")
+	case a.template != "" && !a.format.TakesTemplate():
+		return api.Errorf(api.ErrUsage, "--template does not go with --output %s, which takes none", format)
+	case a.template != "":
+		a.templateText = a.template
+	case given && !a.format.TakesTemplate():
+		a.format = render.Format(a.output) // there is no such format
+	}
+	if !a.format.InFile() || a.templateText == "" {
+		return nil
+	}
+	path := a.templateText
+	raw, err := within(ctx, path, func() ([]byte, error) {
+		return a.files.read(path, func() ([]byte, error) { return readFile(path, maxConfig) })
+	})
+	if err == nil && len(raw) > maxConfig {
+		err = fmt.Errorf("it is longer than %d bytes", maxConfig)
+	}
+	if err != nil {
+		return &api.Error{Kind: api.ErrInput, Path: path, Err: fmt.Errorf("the template of --output %s: %w", format, err)}
+	}
+	a.templateText = string(raw)
+	return nil
+}
+
 // options are the output flags of a command, checked against what it shows. It
 // is called before the command does anything: what cannot be shown is not done.
 func (a *app) options(c render.Checker) (render.Options, error) {
 	o := render.Options{
-		Format: render.Format(a.output), NoHeaders: a.noHeaders, Null: a.null,
+		Format: a.format, Template: a.templateText, StrictKeys: !a.allowMissingKeys, NoHeaders: a.noHeaders, Null: a.null,
 		Columns: a.columns, SortBy: a.sortBy, Color: a.colorful(),
 	}
 	if err := c.Check(o); err != nil {
@@ -29,12 +67,12 @@ func (a *app) quietly() error {
 	if !a.quiet {
 		return nil
 	}
-	switch f := render.Format(a.output); f {
+	switch a.format {
 	case render.Table, render.Wide, render.Name:
-		a.output = string(render.Name)
+		a.format = render.Name
 		return nil
 	default:
-		return api.Errorf(api.ErrUsage, "--quiet prints names only and does not go with --output %s", f)
+		return api.Errorf(api.ErrUsage, "--quiet prints names only and does not go with --output %s", a.format)
 	}
 }
 
@@ -62,8 +100,12 @@ func (a *app) list(warnings []string, n int, empty string, failed error, o rende
 	if err := a.result(write); err != nil {
 		return err
 	}
-	if o.Format != render.JSON && o.Format != render.YAML {
-		for _, warning := range warnings {
+	for _, warning := range warnings {
+		switch o.Format {
+		case render.JSON, render.YAML: // it is in the document
+		case render.JSONL:
+			slog.New(slog.NewJSONHandler(a.stderr, nil)).Warn(warning)
+		default:
 			render.Note(a.stderr, "kvol: warning: %s", warning)
 		}
 	}

@@ -37,7 +37,7 @@ func (a *app) carry(ctx context.Context, w work) error {
 		return a.plan(ctx, w)
 	}
 	o, err := a.options(render.Results())
-	if err != nil && a.output == string(render.Shell) {
+	if err != nil && a.format == render.Shell {
 		err = (&api.Error{Err: err}).WithNext("the steps as a script: %s", w.instruct)
 	}
 	if err != nil {
@@ -121,7 +121,7 @@ func joined(parts []api.PlanPart) []api.PlanPart {
 // of several: a command in a script names its own.
 var notInScripts = []string{
 	"all", "dry-run", "shell-with-kvol", "must-exist", "check", "filename", "volume", "pod-uid",
-	"output", "columns", "sort-by", "no-headers", "null", "color", "quiet", "log-level", "verbose", "config",
+	"output", "template", "columns", "sort-by", "no-headers", "null", "color", "quiet", "log-level", "verbose", "config",
 }
 
 // always are the settings that a command in a script has in any case: it may run
@@ -194,7 +194,7 @@ func (a *app) absolute(path string) string {
 
 // checkScript refuses what a script with commands of kvol cannot be made of.
 func (o *verbOptions) checkScript(a *app) error {
-	if !o.dryRun || a.output != string(render.Shell) {
+	if !o.dryRun || a.format != render.Shell {
 		return api.Errorf(api.ErrUsage, "--shell-with-kvol is about the script of a plan").WithNext("give it with --dry-run -o shell")
 	}
 	for _, file := range o.files {

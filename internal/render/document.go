@@ -35,48 +35,51 @@ func (d Document[T]) HasNames() bool { return d.names != nil }
 // Write shows the document. The options have passed Check.
 func (d Document[T]) Write(w io.Writer, v T, o Options) error {
 	switch o.Format {
-	case JSON:
-		return d.writeJSON(w, v)
-	case YAML:
-		var b bytes.Buffer
-		if err := d.writeJSON(&b, v); err != nil {
-			return err
-		}
-		return jsonToYAML(w, b.Bytes())
+	case JSON, JSONL, YAML:
+		return d.writeJSON(w, v, o.Format)
 	case Name:
 		return writeNames(w, []T{v}, d.names, o.Null)
 	}
 	return d.text(w, v, o)
 }
 
-// writeJSON indents, since a document is often read by people too, and puts the
-// apiVersion and the kind in front where the type has none.
-func (d Document[T]) writeJSON(w io.Writer, v T) error {
-	raw, err := compact(v)
+// writeJSON indents, since a document is often read by people too, unless it has to
+// be a line.
+func (d Document[T]) writeJSON(w io.Writer, v T, f Format) error {
+	raw, err := d.json(v)
 	if err != nil {
 		return err
 	}
-	if d.kind != "" {
-		head, err := compact(struct {
-			APIVersion string `json:"apiVersion"`
-			Kind       string `json:"kind"`
-		}{api.Version, d.kind})
-		if err != nil {
+	var b bytes.Buffer
+	switch f {
+	case YAML:
+		return jsonToYAML(w, raw)
+	case JSONL:
+		b.Write(raw)
+	default:
+		if err := json.Indent(&b, raw, "", "  "); err != nil {
 			return err
 		}
-		raw = append(append(head[:len(head)-1], ','), raw[1:]...)
-	}
-	var b bytes.Buffer
-	if err := json.Indent(&b, raw, "", "  "); err != nil {
-		return err
 	}
 	b.WriteByte('\n')
 	_, err = w.Write(b.Bytes())
 	return err
 }
 
-// writeList writes one item a line, each encoded by itself: marshalling a long
-// list as a whole takes three times as long and all of it in memory.
+// json puts the apiVersion and the kind in front where the type has none.
+func (d Document[T]) json(v T) ([]byte, error) {
+	raw, err := compact(v)
+	if err != nil || d.kind == "" {
+		return raw, err
+	}
+	head, err := compact(struct {
+		APIVersion string `json:"apiVersion"`
+		Kind       string `json:"kind"`
+	}{api.Version, d.kind})
+	return append(append(head[:len(head)-1], ','), raw[1:]...), err
+}
+
+// writeList is a list in JSON with an item a line.
 func writeList[T any](w io.Writer, l *api.List[T]) error {
 	head, err := compact(struct {
 		APIVersion string `json:"apiVersion"`
@@ -88,21 +91,8 @@ func writeList[T any](w io.Writer, l *api.List[T]) error {
 	if _, err := w.Write(append(head[:len(head)-1], `,"items":[`...)); err != nil {
 		return err
 	}
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	for i, item := range l.Items {
-		b.Reset()
-		if i > 0 {
-			b.WriteByte(',')
-		}
-		b.WriteByte('\n')
-		if err := enc.Encode(item); err != nil {
-			return err
-		}
-		if _, err := w.Write(escapeOdd(bytes.TrimSuffix(b.Bytes(), []byte("\n")))); err != nil {
-			return err
-		}
+	if err := writeItems(w, l.Items, "\n", ",\n"); err != nil {
+		return err
 	}
 	warnings, err := compact(l.Warnings)
 	if err != nil {
@@ -114,6 +104,36 @@ func writeList[T any](w io.Writer, l *api.List[T]) error {
 	}
 	_, err = w.Write([]byte(end + `"warnings":` + string(warnings) + "}\n"))
 	return err
+}
+
+// writeLines is an item a line and nothing else.
+func writeLines[T any](w io.Writer, items []T) error {
+	if err := writeItems(w, items, "", "\n"); err != nil || len(items) == 0 {
+		return err
+	}
+	_, err := w.Write([]byte("\n"))
+	return err
+}
+
+// writeItems encodes each item by itself: marshalling a long list as a whole takes
+// three times as long and all of it in memory.
+func writeItems[T any](w io.Writer, items []T, first, next string) error {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	before := first
+	for _, item := range items {
+		b.Reset()
+		b.WriteString(before)
+		before = next
+		if err := enc.Encode(item); err != nil {
+			return err
+		}
+		if _, err := w.Write(escapeOdd(bytes.TrimSuffix(b.Bytes(), []byte("\n")))); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func writeYAML(w io.Writer, v any) error {

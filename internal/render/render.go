@@ -1,5 +1,5 @@
 // Package render shows results: as a table for people, as JSON and YAML for
-// programs, as names and as bash. It is a view: it decides nothing, changes
+// programs, by a template, as names and as bash. It is a view: it decides nothing, changes
 // nothing and asks nobody; what it is given is all it knows. A name that could
 // break a line or a terminal is quoted, except in JSON, YAML and after -0.
 //
@@ -18,20 +18,47 @@ import (
 // Format is a value of --output.
 type Format string
 
-// The formats. Shell is offered for plans only.
+// The formats. Shell is offered for plans only. Those below it take a template and
+// are kubectl's; of one that ends in -file the caller has read the file.
 const (
 	Table Format = "table"
 	Wide  Format = "wide"
 	JSON  Format = "json"
+	JSONL Format = "jsonl"
 	YAML  Format = "yaml"
 	Name  Format = "name"
+	Tree  Format = "tree"
 	Shell Format = "shell"
+
+	JSONPath          Format = "jsonpath"
+	JSONPathAsJSON    Format = "jsonpath-as-json"
+	JSONPathFile      Format = "jsonpath-file"
+	GoTemplate        Format = "go-template"
+	GoTemplateFile    Format = "go-template-file"
+	CustomColumns     Format = "custom-columns"
+	CustomColumnsFile Format = "custom-columns-file"
 )
+
+// TakesTemplate says that the format is nothing without a template.
+func (f Format) TakesTemplate() bool {
+	switch f {
+	case JSONPath, JSONPathAsJSON, JSONPathFile, GoTemplate, GoTemplateFile, CustomColumns, CustomColumnsFile:
+		return true
+	}
+	return false
+}
+
+// InFile says that what is given to the format is the file of the template.
+func (f Format) InFile() bool { return strings.HasSuffix(string(f), "-file") }
 
 // Options are the output flags of one command.
 type Options struct {
-	Format    Format
-	NoHeaders bool
+	Format Format
+	// Template is the text of the template, for the formats that take one.
+	Template string
+	// StrictKeys makes it an error that a template names what is not there.
+	StrictKeys bool
+	NoHeaders  bool
 	// Null ends each name with a NUL and writes it as it is; with Name only.
 	Null bool
 	// Columns are names of columns; "+x" adds x to those that the format has.
@@ -119,6 +146,8 @@ func (v View[T]) Write(w io.Writer, l *api.List[T], o Options) error {
 	switch o.Format {
 	case JSON:
 		return writeList(w, l)
+	case JSONL:
+		return writeLines(w, l.Items)
 	case YAML:
 		return writeYAML(w, l)
 	case Name:
@@ -195,7 +224,7 @@ func find[T any](columns []column[T], flag, name string) (column[T], error) {
 // checkFormat refuses what does not go together, and a format that is not one of
 // those that the result has.
 func checkFormat(o Options, names, shell bool) error {
-	allowed := []Format{Table, Wide, JSON, YAML}
+	allowed := []Format{Table, Wide, JSON, JSONL, YAML}
 	if names {
 		allowed = append(allowed, Name)
 	}
