@@ -94,6 +94,11 @@ type Mount struct {
 	State       State     `json:"state"`
 	StateReason string    `json:"stateReason"`
 	Owner       Owner     `json:"owner"`
+	// The sizes are those that the file system itself tells when it is asked how it
+	// is; 0 where it was not, or tells none.
+	CapacityBytes  int64 `json:"capacityBytes,omitempty"`
+	UsedBytes      int64 `json:"usedBytes,omitempty"`
+	AvailableBytes int64 `json:"availableBytes,omitempty"`
 }
 
 // PathSet says where a volume is, or would be, on this node. A path that this

@@ -207,7 +207,7 @@ func (s *snapshot) probe(ctx context.Context, items []api.Mount) {
 	for i, m := range items {
 		switch {
 		case m.Mounted && m.State == api.StateUnknown && m.StateReason == "":
-			targets = append(targets, probe.Target{Path: m.Path, MountID: m.MountID, Dev: m.Device})
+			targets = append(targets, probe.Target{Path: m.Path, MountID: m.MountID, Dev: m.Device, Root: m.Root})
 		case !m.Mounted && m.Kind == api.KindPodDevice && m.Source != "":
 			targets = append(targets, probe.Target{Path: m.Source, Dev: "path " + m.Source})
 		default:
@@ -225,6 +225,7 @@ func (s *snapshot) probe(ctx context.Context, items []api.Mount) {
 			continue
 		}
 		m.State, m.StateReason = a.State, a.Reason
+		m.CapacityBytes, m.UsedBytes, m.AvailableBytes = a.Space.Capacity, a.Space.Used, a.Space.Available
 		if m.State == api.StateOK {
 			s.readOnlyUnderneath(m, *s.places[at[k]].mount)
 		}

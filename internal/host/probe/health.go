@@ -5,6 +5,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
+	"math/bits"
 	"os"
 	"slices"
 	"time"
@@ -19,6 +21,7 @@ type Target struct {
 	Path    string // its mount point
 	MountID int    // as mountinfo shows it; 0 is any path at all, whose links are followed
 	Dev     string // major:minor of its file system; "" is one of its own
+	Root    string // the directory of the file system that is mounted
 }
 
 // Answer is the health of a target: ok, stale, disconnected, unresponsive,
@@ -29,7 +32,13 @@ type Answer struct {
 	// Answered is false where nothing came back: the file system hangs, or the probe
 	// did not come to its end.
 	Answered bool
+	// Space is zero where it is not known: a file system is asked at one of its mounts,
+	// and with a quota another directory of it has another size.
+	Space Space
 }
+
+// Space is how large a file system is and how full, in bytes, as df(1) has it.
+type Space struct{ Capacity, Used, Available int64 }
 
 // Probe asks every file system among the targets once, all at the same time, and
 // gives an answer for each target in the order of the targets. It ends when all
@@ -61,6 +70,9 @@ func (h *Helper) Probe(ctx context.Context, targets []Target, timeout time.Durat
 	for _, g := range groups {
 		for _, i := range g.targets {
 			out[i] = g.answer
+			if targets[i].Root != targets[g.targets[g.by]].Root {
+				out[i].Space = Space{}
+			}
 		}
 	}
 	return out
@@ -73,6 +85,7 @@ type group struct {
 	path    string // of the first
 	args    []byte // for the job: mount id and path of each
 	answer  Answer
+	by      int // which of the targets it was asked at
 }
 
 func groupByDev(targets []Target) []*group {
@@ -139,7 +152,7 @@ func (h *Helper) ask(ctx context.Context, reqs []request, groups []*group, timeo
 				left = append(left, newStuck(c.pid, a.Hung, g))
 				continue
 			}
-			g.answer = a.health()
+			g.answer, g.by = a.health(len(g.targets))
 		case <-quiet.C:
 			give(fmt.Sprintf("the probe helper (pid %d) does not answer", c.pid))
 		case <-ctx.Done():
@@ -149,16 +162,20 @@ func (h *Helper) ask(ctx context.Context, reqs []request, groups []*group, timeo
 	h.remember(left)
 }
 
-// health reads the answer to a health job.
-func (a answer) health() Answer {
-	err := a.decode(nil)
-	if err == nil {
-		return Answer{State: api.StateOK, Answered: true}
+// health reads the answer to a health job for a number of targets, and which of them
+// gave it.
+func (a answer) health(targets int) (Answer, int) {
+	var ok healthy
+	err := a.decode(&ok)
+	switch {
+	case err == nil && (ok.By < 0 || ok.By >= targets):
+		return Answer{State: api.StateUnknown, Reason: errBroken.Error()}, 0
+	case err == nil:
+		return Answer{State: api.StateOK, Answered: true, Space: ok.Space}, ok.By
+	case errors.Is(err, ErrDied):
+		return Answer{State: api.StateUnknown, Reason: err.Error()}, 0
 	}
-	if errors.Is(err, ErrDied) {
-		return Answer{State: api.StateUnknown, Reason: err.Error()}
-	}
-	return Answer{classify(err), err.Error(), true}
+	return Answer{State: classify(err), Reason: err.Error(), Answered: true}, 0
 }
 
 // classify says what an error of statfs or statx tells of the file system.
@@ -186,44 +203,67 @@ func classify(err error) api.State {
 // errCovered is for a mount that its path does not lead to.
 var errCovered = errors.New("another mount covers it, or it is gone")
 
+// healthy is what a health job gives where it found no fault.
+type healthy struct {
+	By    int // which of the targets was asked
+	Space Space
+}
+
 // healthJob asks one file system, at the first of its mounts that can be reached
 // by path.
 func healthJob(args []byte, _ []*os.File) (any, []*os.File, error) {
 	err := errCovered
-	for c := (cursor{rest: args}); len(c.rest) > 0; {
+	var ok healthy
+	for c := (cursor{rest: args}); len(c.rest) > 0; ok.By++ {
 		id, path := c.number(), string(c.bytes())
-		if err = health(path, id); !errors.Is(err, errCovered) {
+		if ok.Space, err = health(path, id); !errors.Is(err, errCovered) {
 			break
 		}
 	}
-	return nil, nil, err
+	return ok, nil, err
 }
 
 // health asks the server of a file system twice: statfs, and statx without the
 // cache. Statfs alone is not enough: FUSE answers it with zeros to a user that it
 // denies everything. Nothing is opened for reading, which could start an
 // automount.
-func health(path string, mountID uint64) error {
+func health(path string, mountID uint64) (Space, error) {
 	flags := unix.O_PATH | unix.O_CLOEXEC
 	if mountID != 0 {
 		flags |= unix.O_NOFOLLOW
 	}
 	fd, err := unix.Open(path, flags, 0)
 	if err != nil {
-		return os.NewSyscallError("open", err)
+		return Space{}, os.NewSyscallError("open", err)
 	}
 	defer func() { _ = unix.Close(fd) }()
 	var st unix.Statx_t
 	if mountID != 0 {
 		err := unix.Statx(fd, "", unix.AT_EMPTY_PATH|unix.AT_STATX_DONT_SYNC, unix.STATX_MNT_ID, &st)
 		if err == nil && st.Mask&unix.STATX_MNT_ID != 0 && st.Mnt_id != mountID {
-			return errCovered
+			return Space{}, errCovered
 		}
 	}
 	var fs unix.Statfs_t
 	if err := unix.Fstatfs(fd, &fs); err != nil && !errors.Is(err, unix.ENOSYS) {
-		return os.NewSyscallError("statfs", err)
+		return Space{}, os.NewSyscallError("statfs", err)
 	}
 	err = unix.Statx(fd, "", unix.AT_EMPTY_PATH|unix.AT_STATX_FORCE_SYNC, unix.STATX_BASIC_STATS, &st)
-	return os.NewSyscallError("statx", err)
+	return spaceOf(fs), os.NewSyscallError("statx", err)
+}
+
+// spaceOf reads the answer of statfs, which a server may have made up.
+func spaceOf(fs unix.Statfs_t) Space {
+	unit := uint64(max(fs.Frsize, 0))
+	if unit == 0 {
+		unit = uint64(max(fs.Bsize, 0))
+	}
+	of := func(blocks uint64) int64 {
+		high, low := bits.Mul64(blocks, unit)
+		if high != 0 || low > math.MaxInt64 {
+			return math.MaxInt64
+		}
+		return int64(low)
+	}
+	return Space{Capacity: of(fs.Blocks), Used: of(fs.Blocks - min(fs.Bfree, fs.Blocks)), Available: of(fs.Bavail)}
 }

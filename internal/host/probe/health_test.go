@@ -3,6 +3,7 @@ package probe
 import (
 	"context"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -74,6 +75,50 @@ func TestStale(t *testing.T) {
 	}
 }
 
+// The sizes are of the directory of the file system that was asked, and of no other:
+// each can have a quota of its own.
+func TestSpace(t *testing.T) {
+	testutil.Root(t)
+	base := testutil.TempDir(t)
+	whole, other, part := mkdir(t, filepath.Join(base, "whole")), mkdir(t, filepath.Join(base, "other")), mkdir(t, filepath.Join(base, "part"))
+	if err := unix.Mount("kvoltest", whole, "tmpfs", 0, "size=1m"); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(mkdir(t, filepath.Join(whole, "sub")), "data"), make([]byte, 5000), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	testutil.Bind(t, whole, other, false)
+	testutil.Bind(t, filepath.Join(whole, "sub"), part, false)
+	want := Space{Capacity: 1 << 20, Used: 8 << 10, Available: 1<<20 - 8<<10}
+	got := newHelper(t).Probe(within(t, soon), []Target{
+		{Path: whole, MountID: 1, Dev: "x", Root: "/"}, // another one covers it: the next is asked
+		{Path: other, Dev: "x", Root: "/"}, {Path: part, Dev: "x", Root: "/sub"}, {Path: part, Dev: "y", Root: "/sub"},
+	}, patience)
+	for i, want := range []Space{want, want, {}, want} {
+		if got[i].Space != want || got[i].State != api.StateOK {
+			t.Errorf("%d: %+v, want %+v", i, got[i], want)
+		}
+	}
+}
+
+// A server may answer anything.
+func TestSpaceOf(t *testing.T) {
+	for _, c := range []struct {
+		fs   unix.Statfs_t
+		want Space
+	}{
+		{unix.Statfs_t{}, Space{}},
+		{unix.Statfs_t{Bsize: 4096, Blocks: 3, Bfree: 2, Bavail: 1}, Space{3 << 12, 1 << 12, 1 << 12}},
+		{unix.Statfs_t{Bsize: 4096, Frsize: 512, Blocks: 2, Bfree: 5, Bavail: 1}, Space{1024, 0, 512}},
+		{unix.Statfs_t{Bsize: -1, Frsize: -1, Blocks: 2}, Space{}},
+		{unix.Statfs_t{Frsize: 2, Blocks: math.MaxUint64, Bfree: math.MaxUint64 - 1, Bavail: 1 << 62}, Space{math.MaxInt64, 2, math.MaxInt64}},
+	} {
+		if got := spaceOf(c.fs); got != c.want {
+			t.Errorf("%+v: %+v, want %+v", c.fs, got, c.want)
+		}
+	}
+}
+
 func TestClassify(t *testing.T) {
 	for errno, want := range map[unix.Errno]api.State{
 		unix.ESTALE: api.StateStale, unix.EIO: api.StateStale, unix.ENOTCONN: api.StateDisconnected,
@@ -102,11 +147,11 @@ func TestProbeIsOfTheRightMount(t *testing.T) {
 	first, second := id(a), id(b)
 	testutil.Tmpfs(t, a) // covers it
 	h := newHelper(t)
-	got := h.Probe(within(t, soon), []Target{{a, first, "x"}, {b, second, "x"}}, patience)
+	got := h.Probe(within(t, soon), []Target{{a, first, "x", "/"}, {b, second, "x", "/"}}, patience)
 	if got[0].State != api.StateOK || got[1].State != api.StateOK {
 		t.Errorf("one of the two can be reached: %v", got)
 	}
-	if got := h.Probe(within(t, soon), []Target{{a, first, "x"}}, patience); got[0].State != api.StateUnknown || !strings.Contains(got[0].Reason, "covers") {
+	if got := h.Probe(within(t, soon), []Target{{a, first, "x", "/"}}, patience); got[0].State != api.StateUnknown || !strings.Contains(got[0].Reason, "covers") {
 		t.Errorf("a mount that is covered: %v", got)
 	}
 }
