@@ -67,11 +67,16 @@ type Options struct {
 	SortBy string
 	// Color paints states; the caller knows whether it writes to a terminal.
 	Color bool
+	// Width is that of the terminal, to which a table is fitted; 0 cuts nothing.
+	Width int
+	// Unicode draws trees with box lines and marks what is cut with one character;
+	// else both are ASCII.
+	Unicode bool
 }
 
 // ForPeople says that the format is read by people, so that notes may stand
 // beside it.
-func (o Options) ForPeople() bool { return o.Format == Table || o.Format == Wide }
+func (o Options) ForPeople() bool { return o.Format == Table || o.Format == Wide || o.Format == Tree }
 
 // Checker tells whether output flags fit a kind of result, before the command
 // that makes the result runs. The error is api.ErrUsage and lists what is allowed.
@@ -84,7 +89,8 @@ type column[T any] struct {
 	name string // as --columns and --sort-by know it: the field in JSON
 	head string // the heading; empty is the name in capitals
 	wide bool   // shown in Wide only
-	mood bool   // a state or an outcome, painted when in colour
+	keep bool   // never cut to fit a terminal
+	mood bool   // a state or an outcome, painted when in colour and never cut
 	cell func(T) string
 	less func(a, b T) int // empty compares the cells as text
 }
@@ -242,7 +248,7 @@ func checkFormat(o Options, names, shell bool) error {
 	if o.Null && o.Format != Name {
 		return api.Errorf(api.ErrUsage, "--null goes with --output name only, not with %q", o.Format)
 	}
-	if len(o.Columns) > 0 && !o.ForPeople() {
+	if len(o.Columns) > 0 && o.Format != Table && o.Format != Wide {
 		return api.Errorf(api.ErrUsage, "--columns goes with --output table or wide, not with %q", o.Format)
 	}
 	return nil
