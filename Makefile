@@ -4,12 +4,13 @@
 # make lint   formatting, linters, the rules of the tree
 # make fuzz   every fuzz test for FUZZTIME each, and KVOL_STATES nodes made at random
 # make bench  the benchmarks
+# make docs completions  what is generated: manual pages, docs/reference, deploy/config.yaml, completions
 
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 FUZZTIME ?= 30s
 GOTESTFLAGS ?=
 
-.PHONY: build demo test lint fuzz bench
+.PHONY: build demo test lint fuzz bench docs completions
 
 build:
 	CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '-s -w -X main.version=$(VERSION)' -o bin/kvol ./cmd/kvol
@@ -32,3 +33,10 @@ fuzz:
 
 bench:
 	go test -run '^$$' -bench . -benchmem ./...
+
+# Tests hold that these change nothing where nothing changed.
+docs:
+	go test ./cmd/kvol -run '^Test(Manual|Reference)$$' -update
+
+completions:
+	go test ./cmd/kvol -run '^TestCompletions$$' -update

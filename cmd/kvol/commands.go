@@ -54,6 +54,7 @@ func commands(a *app) []*cobra.Command {
 		newRecoverCmd(a),
 
 		newConfigCmd(a),
+		newCompletionCmd(),
 		newVersionCmd(a),
 	}
 }

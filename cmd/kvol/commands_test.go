@@ -103,8 +103,8 @@ func TestExamplesParse(t *testing.T) {
 			if strings.HasPrefix(line, "#") || i < 0 {
 				continue
 			}
-			if fields[1] == "help" {
-				continue
+			if next := fields[i+1]; next == "help" || next == "completion" {
+				continue // which have no options
 			}
 			if got, _, code, stderr := parse(t, strings.Join(fields[i+1:], " ")); code != 0 || got == nil {
 				t.Errorf("the help of kvol %s: %s: %s", words, line, stderr)

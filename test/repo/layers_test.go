@@ -67,6 +67,7 @@ var libraries = []struct{ lib, home string }{
 	{"github.com/olekukonko/tablewriter", "internal/render"},
 	{"github.com/spf13/viper", "cmd/kvol"},
 	{"github.com/spf13/cobra", "cmd/kvol"},
+	{"github.com/spf13/cobra/doc", "test"}, // makes manual pages, which kvol does not
 	{"github.com/moby/sys/mountinfo", "internal/host/mounts"},
 	{"k8s.io/mount-utils", "internal/host"},
 	{"github.com/prometheus/procfs", "internal/host"},

@@ -1,0 +1,193 @@
+package main
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/cobra/doc"
+	"github.com/spf13/pflag"
+)
+
+// make docs completions is these tests with -update: nothing of what they need is
+// linked into kvol.
+var update = flag.Bool("update", false, "write what is generated into the tree")
+
+// TestCompletions: completions/ has what kvol completion prints.
+func TestCompletions(t *testing.T) {
+	made := map[string]string{}
+	for shell, name := range map[string]string{"bash": "kvol.bash", "zsh": "_kvol", "fish": "kvol.fish"} {
+		var out, errs bytes.Buffer
+		if code := Run([]string{"completion", shell}, nil, &out, &errs); code != 0 || errs.Len() > 0 {
+			t.Fatalf("%s: exit code %d: %s", shell, code, &errs)
+		}
+		made[name] = out.String()
+	}
+	holds(t, "completions", made)
+}
+
+// TestManual: docs/man has a page a command.
+func TestManual(t *testing.T) {
+	made := map[string]string{}
+	for words, c := range every(t) {
+		long, codes := texts(c)
+		c.Long = escape.Replace(long)
+		if flags := own(c); len(flags) > 0 {
+			c.Long += "\n\n# OPTIONS\n" + terms(flags)
+		}
+		if c.HasParent() {
+			c.Long += "\n\nThe options that every command has are in kvol(8)."
+		}
+		c.Long += "\n\n# EXIT STATUS\n" + terms(codes)
+		made[page(words)+".8"] = roff(t, c)
+	}
+	holds(t, "docs/man", made)
+}
+
+// roff is the manual page of a command whose text is Markdown and has its options:
+// the library's own list of them has no place for the name of a value.
+func roff(t *testing.T, c *cobra.Command) string {
+	t.Helper()
+	c.Use += " [flags]"
+	c.DisableAutoGenTag = true
+	c.Flags().VisitAll(func(f *pflag.Flag) { f.Hidden = true })
+	c.InheritedFlags().VisitAll(func(f *pflag.Flag) { f.Hidden = true })
+	never := time.Time{}
+	var b bytes.Buffer
+	err := doc.GenMan(c, &doc.GenManHeader{Section: "8", Source: "kvol", Manual: "System Administration", Date: &never}, &b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// A page that is the same for the same text has no date. A hyphen is one that can
+	// be copied into a shell.
+	text := strings.Replace(b.String(), `"`+never.Format("Jan 2006")+`"`, `""`, 1)
+	return strings.ReplaceAll(strings.ReplaceAll(text, `\-`, "-"), "-", `\-`)
+}
+
+// TestReference: docs/reference has a page a command, and what else the code tells.
+func TestReference(t *testing.T) {
+	made := map[string]string{}
+	index := "# The commands\n\n"
+	all := every(t)
+	for _, words := range slices.Sorted(maps.Keys(all)) {
+		made[page(words)+".md"] = reference(all[words])
+		index += fmt.Sprintf("* [%s](%s.md): %s\n", all[words].CommandPath(), page(words), all[words].Short)
+	}
+	made["commands.md"] = index
+	holds(t, "docs/reference", made)
+}
+
+// reference is the page of a command.
+func reference(c *cobra.Command) string {
+	long, codes := texts(c)
+	var b strings.Builder
+	fmt.Fprintf(&b, "# %s\n\n%s.\n\n    %s\n\n%s\n\n", c.CommandPath(), c.Short, c.UseLine(), escape.Replace(long))
+	fmt.Fprintf(&b, "## Examples\n\n```\n%s\n```\n\n## Options\n\n", unindent(c.Example))
+	for _, f := range own(c) {
+		fmt.Fprintf(&b, "* `%s`: %s\n", f.term, escape.Replace(f.text))
+	}
+	if c.HasParent() {
+		b.WriteString("* [those that every command has](kvol.md#options)\n")
+	}
+	b.WriteString("\n## Exit codes\n\n| code | meaning |\n|---|---|\n")
+	for _, code := range codes {
+		fmt.Fprintf(&b, "| %s | %s |\n", code.term, escape.Replace(code.text))
+	}
+	if c.HasSubCommands() {
+		b.WriteString("\n## Commands\n\n")
+	}
+	for _, sub := range c.Commands() {
+		fmt.Fprintf(&b, "* [%s](%s.md): %s\n", sub.CommandPath(), strings.ReplaceAll(sub.CommandPath(), " ", "-"), sub.Short)
+	}
+	return b.String()
+}
+
+// page is the name of a command's page.
+func page(words string) string {
+	return strings.ReplaceAll(strings.TrimSpace("kvol "+words), " ", "-")
+}
+
+// term is an entry of a list: an option or an exit code, and what it means.
+type term struct{ term, text string }
+
+// texts are the two parts of a command's help.
+func texts(c *cobra.Command) (long string, codes []term) {
+	long, list, _ := strings.Cut(c.Long, "\n\nExit codes:\n")
+	for line := range strings.Lines(list) {
+		code, meaning, _ := strings.Cut(strings.TrimSpace(line), " ")
+		codes = append(codes, term{code, strings.TrimSpace(meaning)})
+	}
+	return long, codes
+}
+
+// own are the options that a command does not have from kvol itself.
+func own(c *cobra.Command) (out []term) {
+	c.InitDefaultHelpFlag()
+	c.NonInheritedFlags().VisitAll(func(f *pflag.Flag) {
+		name, text := pflag.UnquoteUsage(f)
+		words := strings.TrimSpace("--" + f.Name + " " + name)
+		if f.Shorthand != "" {
+			words = "-" + f.Shorthand + ", " + words
+		}
+		if f.DefValue != "" && !slices.Contains([]string{"false", "0", "0s", "[]"}, f.DefValue) && !strings.Contains(text, "(default") {
+			text += " (default " + strings.Trim(f.DefValue, "[]") + ")"
+		}
+		out = append(out, term{words, text})
+	})
+	return out
+}
+
+// terms is a list as the maker of manual pages understands one.
+func terms(list []term) string {
+	var b strings.Builder
+	for _, t := range list {
+		fmt.Fprintf(&b, "\n**%s**\n: %s\n", t.term, escape.Replace(t.text))
+	}
+	return b.String()
+}
+
+func unindent(text string) string {
+	return strings.TrimPrefix(strings.ReplaceAll(text, "\n  ", "\n"), "  ")
+}
+
+var escape = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `_`, `\_`, `<`, `\<`, `[`, `\[`, "`", "\\`")
+
+// holds compares a folder of the tree with what was generated for it, or writes that.
+// Files of the same kinds that are not generated any more are not left there.
+func holds(t *testing.T, dir string, made map[string]string) {
+	t.Helper()
+	dir = filepath.Join("../..", dir)
+	if *update {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, text := range made {
+		path := filepath.Join(dir, name)
+		if *update {
+			if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if is, _ := os.ReadFile(path); string(is) != text {
+			t.Errorf("%s is not what kvol has now: make docs completions", path)
+		}
+	}
+	files, err := filepath.Glob(filepath.Join(dir, "*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		if _, ok := made[filepath.Base(file)]; !ok {
+			t.Errorf("%s is not generated any more", file)
+		}
+	}
+}
