@@ -95,7 +95,7 @@ type Mount struct {
 	StateReason string    `json:"stateReason"`
 	Owner       Owner     `json:"owner"`
 	// The sizes are those that the file system itself tells when it is asked how it
-	// is; 0 where it was not, or tells none.
+	// is. Without a capacity they are not known; with one, what is left out is 0.
 	CapacityBytes  int64 `json:"capacityBytes,omitempty"`
 	UsedBytes      int64 `json:"usedBytes,omitempty"`
 	AvailableBytes int64 `json:"availableBytes,omitempty"`

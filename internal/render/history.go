@@ -19,13 +19,13 @@ func Operations() View[api.Operation] {
 func operationColumns(items []api.Operation, f Format) []column[api.Operation] {
 	uid := podUIDs(items, f, func(o api.Operation) string { return o.PodUID })
 	return []column[api.Operation]{
-		{name: "time", cell: func(o api.Operation) string { return o.Time.Local().Format(time.RFC3339) },
+		{name: "time", keep: true, cell: func(o api.Operation) string { return o.Time.Local().Format(time.RFC3339) },
 			less: func(a, b api.Operation) int { return a.Time.Compare(b.Time) }},
 		{name: "id", wide: true, cell: func(o api.Operation) string { return o.ID }},
-		{name: "verb", cell: func(o api.Operation) string { return o.Verb }},
+		{name: "verb", keep: true, cell: func(o api.Operation) string { return o.Verb }},
 		{name: "plugin", wide: true, cell: func(o api.Operation) string { return o.Plugin }},
 		{name: "volume", cell: func(o api.Operation) string { return o.Volume }},
-		{name: "podUID", head: "POD", cell: func(o api.Operation) string { return uid(o.PodUID) }},
+		{name: "podUID", head: "POD", keep: true, cell: func(o api.Operation) string { return uid(o.PodUID) }},
 		{name: "outcome", mood: true, cell: func(o api.Operation) string { return o.Outcome }},
 		{name: "steps", cell: func(o api.Operation) string { return number(len(o.Steps)) },
 			less: by(func(o api.Operation) int { return len(o.Steps) })},
@@ -44,7 +44,7 @@ func Settings(origin bool) View[api.Setting] {
 		empty: "No settings found.",
 		columns: func([]api.Setting, Format) []column[api.Setting] {
 			return []column[api.Setting]{
-				{name: "name", cell: func(s api.Setting) string { return s.Name }},
+				{name: "name", keep: true, cell: func(s api.Setting) string { return s.Name }},
 				{name: "value", cell: func(s api.Setting) string { return s.Value }},
 				{name: "origin", wide: !origin, cell: func(s api.Setting) string { return s.Origin }},
 			}

@@ -5,7 +5,6 @@ import (
 	"io"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/kvol/kvol/internal/api"
@@ -38,7 +37,7 @@ func inspection(w io.Writer, i *api.Inspection, o Options) error {
 			rows = addNew(rows, cell(v.Plugin), cell(v.Volume), p.what, cell(p.path))
 		}
 	}
-	s.rows("mount points", []string{"PLUGIN", "VOLUME", "MOUNT POINT", "PATH"}, rows)
+	s.rows("mount points", tracks("PLUGIN", "VOLUME", "MOUNT POINT", "PATH"), rows)
 	section(&s, "spec, as far as the disk tells it", specColumns(), i.Specs)
 	section(&s, "mounts", mountColumns(i.Mounts, o.Format), i.Mounts)
 	section(&s, "devices, the file system's own first", deviceColumns(), i.Devices)
@@ -48,16 +47,16 @@ func inspection(w io.Writer, i *api.Inspection, o Options) error {
 	for _, warning := range i.Warnings {
 		warnings = append(warnings, []string{Line(warning)})
 	}
-	s.rows("warnings", []string{"WARNING"}, warnings)
+	s.rows("warnings", tracks("WARNING"), warnings)
 	return s.err
 }
 
 func deviceColumns() []column[api.Device] {
 	return []column[api.Device]{
 		{name: "path", cell: func(d api.Device) string { return firstOf(d.Path, d.Name) }},
-		{name: "number", cell: func(d api.Device) string { return d.Number }},
-		{name: "type", cell: func(d api.Device) string { return d.Type }},
-		{name: "size", cell: func(d api.Device) string { return strconv.FormatInt(d.Size, 10) }},
+		{name: "number", keep: true, cell: func(d api.Device) string { return d.Number }},
+		{name: "type", keep: true, cell: func(d api.Device) string { return d.Type }},
+		{name: "size", keep: true, cell: func(d api.Device) string { return size(d.Size) }},
 		{name: "backing", cell: func(d api.Device) string { return d.Backing }},
 		{name: "parents", cell: func(d api.Device) string { return strings.Join(d.Parents, ",") }},
 		{name: "holders", cell: func(d api.Device) string { return strings.Join(d.Holders, ",") }},
@@ -103,13 +102,13 @@ func (s *sections) printf(format string, args ...any) {
 	}
 }
 
-func (s *sections) rows(title string, heads []string, rows [][]string) {
+func (s *sections) rows(title string, columns []track, rows [][]string) {
 	if len(rows) == 0 {
 		return
 	}
 	s.printf("\n%s\n", title)
 	if s.err == nil {
-		s.err = writeRows(s.w, heads, rows, s.o.NoHeaders)
+		s.err = grid{columns, rows}.write(s.w, s.o)
 	}
 }
 

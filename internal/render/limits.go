@@ -19,8 +19,8 @@ func limitColumns([]api.Limit, Format) []column[api.Limit] {
 	return []column[api.Limit]{
 		{name: "plugin", cell: func(l api.Limit) string { return l.Plugin }},
 		{name: "key", cell: func(l api.Limit) string { return l.Key }},
-		{name: "attached", cell: func(l api.Limit) string { return strconv.Itoa(l.Attached) }, less: by(func(l api.Limit) int { return l.Attached })},
-		{name: "limit", cell: func(l api.Limit) string { return orNone(l.Limit) }, less: by(func(l api.Limit) int { return int(l.Limit) })},
+		{name: "attached", keep: true, cell: func(l api.Limit) string { return strconv.Itoa(l.Attached) }, less: by(func(l api.Limit) int { return l.Attached })},
+		{name: "limit", keep: true, cell: func(l api.Limit) string { return orNone(l.Limit) }, less: by(func(l api.Limit) int { return int(l.Limit) })},
 		{name: "volumes", wide: true, cell: func(l api.Limit) string { return strings.Join(l.Volumes, ",") }},
 	}
 }

@@ -39,11 +39,11 @@ func orphanNames(o api.Orphan) []string {
 func orphanColumns(items []api.Orphan, f Format) []column[api.Orphan] {
 	uid := podUIDs(items, f, func(o api.Orphan) string { return o.PodUID })
 	return []column[api.Orphan]{
-		{name: "kind", cell: func(o api.Orphan) string { return string(o.Kind) }},
+		{name: "kind", keep: true, cell: func(o api.Orphan) string { return string(o.Kind) }},
 		{name: "verdict", mood: true, cell: func(o api.Orphan) string { return string(o.Verdict) }},
 		{name: "outcome", mood: true, cell: func(o api.Orphan) string { return o.Outcome }},
-		{name: "blockedBy", head: "BLOCKED BY", cell: func(o api.Orphan) string { return o.BlockedBy }},
-		{name: "podUID", head: "POD", cell: func(o api.Orphan) string { return uid(o.PodUID) }},
+		{name: "blockedBy", head: "BLOCKED BY", keep: true, cell: func(o api.Orphan) string { return o.BlockedBy }},
+		{name: "podUID", head: "POD", keep: true, cell: func(o api.Orphan) string { return uid(o.PodUID) }},
 		{name: "namespace", wide: true, cell: func(o api.Orphan) string { return o.Namespace }},
 		{name: "podName", wide: true, cell: func(o api.Orphan) string { return o.PodName }},
 		{name: "plugin", wide: true, cell: func(o api.Orphan) string { return o.Plugin }},

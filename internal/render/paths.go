@@ -32,11 +32,11 @@ func pathTable(w io.Writer, p *api.PathSet, o Options) error {
 		}
 		rows = append(rows, row)
 	}
-	heads := []string{"MOUNT POINT", "PATH"}
+	columns := tracks("MOUNT POINT", "PATH")
 	if o.Format == Wide {
-		heads = []string{"PLUGIN", "VOLUME", "MOUNT POINT", "PATH"}
+		columns = tracks("PLUGIN", "VOLUME", "MOUNT POINT", "PATH")
 	}
-	return writeRows(w, heads, rows, o.NoHeaders)
+	return grid{columns, rows}.write(w, o)
 }
 
 // PathInfos shows what paths are (kvol paths PATH).
@@ -50,7 +50,7 @@ func PathInfos() View[api.PathInfo] {
 
 func pathInfoColumns([]api.PathInfo, Format) []column[api.PathInfo] {
 	return []column[api.PathInfo]{
-		{name: "kind", cell: func(p api.PathInfo) string { return p.Kind }},
+		{name: "kind", keep: true, cell: func(p api.PathInfo) string { return p.Kind }},
 		{name: "plugin", cell: func(p api.PathInfo) string { return p.Plugin }},
 		{name: "volume", cell: func(p api.PathInfo) string { return p.Volume }},
 		// One path is asked about, so its pod is shown whole.

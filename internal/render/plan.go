@@ -25,8 +25,8 @@ func Plans() PlanView {
 
 func stepColumns([]api.Step, Format) []column[api.Step] {
 	return []column[api.Step]{
-		{name: "n", cell: func(s api.Step) string { return number(s.N) }, less: by(func(s api.Step) int { return s.N })},
-		{name: "action", cell: func(s api.Step) string { return s.Action }},
+		{name: "n", keep: true, cell: func(s api.Step) string { return number(s.N) }, less: by(func(s api.Step) int { return s.N })},
+		{name: "action", keep: true, cell: func(s api.Step) string { return s.Action }},
 		{name: "target", cell: func(s api.Step) string { return s.Target }},
 		{name: "args", cell: func(s api.Step) string { return strings.Join(s.Args, " ") }},
 		{name: "shell", wide: true, cell: func(s api.Step) string { return s.Shell }},
@@ -43,7 +43,7 @@ func Recoveries() PlanView {
 
 // fileValues lists below the steps what the files that are rebuilt will say, and who
 // tells it.
-func fileValues(w io.Writer, items []api.Step, _ Options) error {
+func fileValues(w io.Writer, items []api.Step, o Options) error {
 	var rows [][]string
 	for _, s := range items {
 		for _, v := range s.Values {
@@ -56,7 +56,7 @@ func fileValues(w io.Writer, items []api.Step, _ Options) error {
 	if _, err := io.WriteString(w, "\n"); err != nil {
 		return err
 	}
-	return writeRows(w, []string{"N", "KEY", "VALUE", "TOLD BY"}, rows, false)
+	return grid{tracks("N", "KEY", "VALUE", "TOLD BY"), rows}.write(w, o)
 }
 
 // Write shows the plan. As a script it is api.ErrNotSupported, with the step

@@ -21,10 +21,10 @@ func Results() View[api.Result] {
 func resultColumns(items []api.Result, f Format) []column[api.Result] {
 	uid := podUIDs(items, f, func(r api.Result) string { return r.PodUID })
 	return []column[api.Result]{
-		{name: "op", cell: func(r api.Result) string { return r.Op }},
+		{name: "op", keep: true, cell: func(r api.Result) string { return r.Op }},
 		{name: "plugin", wide: true, cell: func(r api.Result) string { return r.Plugin }},
 		{name: "volume", cell: func(r api.Result) string { return r.Volume }},
-		{name: "podUID", head: "POD", wide: true, cell: func(r api.Result) string { return uid(r.PodUID) }},
+		{name: "podUID", head: "POD", wide: true, keep: true, cell: func(r api.Result) string { return uid(r.PodUID) }},
 		{name: "outcome", mood: true, cell: func(r api.Result) string { return string(r.Outcome) }},
 		{name: "devicePath", head: "DEVICE", wide: true, cell: func(r api.Result) string { return r.DevicePath }},
 		{name: "steps", wide: true, cell: func(r api.Result) string { return number(len(r.Steps)) },
@@ -48,7 +48,7 @@ func resultPath(r api.Result) string {
 }
 
 // mountPoints lists below the results where each volume is, or was.
-func mountPoints(w io.Writer, items []api.Result, _ Options) error {
+func mountPoints(w io.Writer, items []api.Result, o Options) error {
 	var rows [][]string
 	for _, r := range items {
 		for _, p := range places(r.Paths) {
@@ -61,7 +61,7 @@ func mountPoints(w io.Writer, items []api.Result, _ Options) error {
 	if _, err := io.WriteString(w, "\n"); err != nil {
 		return err
 	}
-	return writeRows(w, []string{"VOLUME", "MOUNT POINT", "PATH"}, rows, false)
+	return grid{tracks("VOLUME", "MOUNT POINT", "PATH"), rows}.write(w, o)
 }
 
 // addNew adds a row unless it is there.

@@ -1,0 +1,171 @@
+package render
+
+import (
+	"bytes"
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/olekukonko/tablewriter/pkg/twwidth"
+)
+
+// least is how narrow a cell may be cut; where even that is too wide, a table is not
+// one any more.
+const least = 6
+
+// width is how many columns of a terminal a text takes.
+func width(s string) int {
+	for i := range len(s) {
+		if s[i] >= 0x80 {
+			return twwidth.Width(s)
+		}
+	}
+	return len(s)
+}
+
+// fit narrows columns until they have room: the widest are cut first, and to the same
+// width. floor is what each needs at least. It is false where that is too much.
+func fit(widths, floor []int, room int) ([]int, bool) {
+	at := func(most int) ([]int, int) {
+		out, sum := make([]int, len(widths)), 0
+		for i, w := range widths {
+			out[i] = min(w, max(most, floor[i]))
+			sum += out[i]
+		}
+		return out, sum
+	}
+	most := slices.Max(widths)
+	if _, sum := at(0); sum > room {
+		return nil, false
+	}
+	for lo := 0; lo < most; { // lo always fits
+		mid := (lo + most + 1) / 2
+		if _, sum := at(mid); sum <= room {
+			lo = mid
+		} else {
+			most = mid - 1
+		}
+	}
+	out, sum := at(most)
+	for i, w := range widths {
+		if sum < room && out[i] < w {
+			out[i]++
+			sum++
+		}
+	}
+	return out, true
+}
+
+// mark stands for what was cut away.
+func (o Options) mark() string {
+	if o.Unicode {
+		return "…"
+	}
+	return "..."
+}
+
+// cut makes a text as narrow as most, with a mark where something is missing: a path
+// keeps its end, a sentence its beginning, a name both.
+func cut(s string, most int, mark string) string {
+	if width(s) <= most {
+		return s
+	}
+	room := most - width(mark)
+	if room <= 0 {
+		return first(s, most)
+	}
+	switch {
+	case strings.HasPrefix(s, "/"), strings.Contains(s, "/") && !strings.Contains(s, " "):
+		return mark + last(s, room)
+	case strings.Contains(s, " "):
+		return strings.TrimRight(first(s, room), " ") + mark
+	}
+	tail := last(s, room/2)
+	return first(s, room-width(tail)) + mark + tail
+}
+
+// first is as much of the beginning of a text as has room.
+func first(s string, room int) string {
+	for i, r := range s {
+		if room -= width(string(r)); room < 0 {
+			return s[:i]
+		}
+	}
+	return s
+}
+
+// last is as much of its end as has room.
+func last(s string, room int) string {
+	runes := []rune(s)
+	at := len(runes)
+	for at > 0 {
+		if room -= width(string(runes[at-1])); room < 0 {
+			break
+		}
+		at--
+	}
+	return string(runes[at:])
+}
+
+// wrap breaks a text into lines that have room: after a blank, else after a slash or a
+// comma, else anywhere. Nothing is left out but the blanks at which it is broken.
+func wrap(s string, room int) []string {
+	var lines []string
+	room = max(room, 2) // of a double-width character
+	for width(s) > room {
+		head := first(s, room)
+		at := len(head)
+		switch blank := strings.LastIndexByte(s[:at+1], ' '); {
+		case blank > 0:
+			at = blank
+		default:
+			at = cmp.Or(strings.LastIndexAny(head, "/,")+1, at)
+		}
+		lines = append(lines, s[:at])
+		s = strings.TrimLeft(s[at:], " ")
+	}
+	return append(lines, s)
+}
+
+// blocks writes a block of lines for each row, a line for each cell that has something.
+func (g grid) blocks(b *bytes.Buffer, o Options) {
+	side := 0
+	if !o.NoHeaders {
+		for _, t := range g.columns {
+			side = max(side, width(t.head)+len(tight))
+		}
+	}
+	for i, row := range g.rows {
+		if i > 0 {
+			b.WriteByte('\n')
+		}
+		for j, value := range row {
+			if value == none {
+				continue
+			}
+			t := g.columns[j]
+			for k, line := range wrap(value, o.Width-side) {
+				head := ""
+				if k == 0 && side > 0 {
+					head = t.head
+				}
+				pad(b, head, side)
+				b.WriteString(t.paint(line, o))
+				b.WriteByte('\n')
+			}
+		}
+	}
+}
+
+// pad writes a text and blanks behind it up to a width.
+func pad(b *bytes.Buffer, s string, to int) {
+	b.WriteString(s)
+	blanks(b, to-width(s))
+}
+
+func blanks(b *bytes.Buffer, n int) {
+	const some = "                                                                "
+	for ; n > 0; n -= len(some) {
+		b.WriteString(some[:min(n, len(some))])
+	}
+}
