@@ -69,6 +69,7 @@ func newLived(t *testing.T) *lived {
 
 	s.tmpfs(iscsi + "1")
 	s.bind(s.at(iscsi+"1"), volumesB+"kubernetes.io~iscsi/lun")
+	s.bind(s.at(iscsi+"1"), volumesA+"kubernetes.io~iscsi/same")
 	s.tmpfs(iscsi + "2")
 
 	s.mkdir(volumesB + "kubernetes.io~nfs/data")
@@ -133,6 +134,8 @@ func TestFind(t *testing.T) {
 		"named by handle, of another":    {f.Named("other.example^h-3", ""), nil},
 		"named nothing":                  {f.Named("nothing", ""), nil},
 		"candidates":                     {f.Candidates("x", ""), []string{staging("h-3"), staging("h-4"), iscsi + "2"}},
+		"candidates of what a pod has":   {f.Candidates("pvc-h-1", ""), []string{staging("h-1"), staging("h-3"), staging("h-4"), iscsi + "2"}},
+		"candidates, one of them shared": {f.Candidates("lun", paths.ISCSIPlugin), []string{iscsi + "2"}},
 		"candidates of CSI":              {f.Candidates("x", paths.CSIPlugin), []string{staging("h-3"), staging("h-4")}},
 		"candidates of iSCSI":            {f.Candidates("x", paths.ISCSIPlugin), []string{iscsi + "2"}},
 		"candidates of a plugin of none": {f.Candidates("x", paths.LocalPlugin), nil},

@@ -29,8 +29,15 @@ type ListOptions struct {
 	Plugin    string
 	Volume    string
 	PodUID    string
+	Pod       string // UID, at least 8 characters that one begins with, name or namespace/name; names only with Probe
 	Namespace string // known only with Probe
 	States    []api.State
+	Device    string // a path of its node, or major:minor
+	Orphans   bool   // what is of pods that are gone; known only with Probe
+	// Duplicates are the paths with more than one mount.
+	Duplicates bool
+
+	anyPod bool // Pod may be several: of a watch that began with one
 }
 
 // List is every volume on the node, mounted or not, and every other mount below
@@ -41,7 +48,11 @@ func List(ctx context.Context, h *host.Host, o ListOptions) (*api.List[api.Mount
 		return nil, err
 	}
 	s.tell()
-	s.places = slices.DeleteFunc(s.places, func(p place) bool { return !o.takes(p) })
+	on, err := s.onDevice(ctx, o.Device)
+	if err != nil {
+		return nil, err
+	}
+	s.places = slices.DeleteFunc(s.places, func(p place) bool { return !s.takes(o, p) || !on.mayHave(p) })
 	owners := s.askOwners(ctx, o)
 	items := s.items(ctx, o.Probe)
 	if err := owners(items); err != nil {
@@ -50,17 +61,12 @@ func List(ctx context.Context, h *host.Host, o ListOptions) (*api.List[api.Mount
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return nil, ctx.Err() // half a list is none
 	}
-	items = slices.DeleteFunc(items, func(m api.Mount) bool {
-		return len(o.States) > 0 && !slices.Contains(o.States, m.State) || o.Namespace != "" && m.Namespace != o.Namespace
-	})
+	pod, err := o.pod(items)
+	if err != nil {
+		return nil, err
+	}
+	items = slices.DeleteFunc(items, func(m api.Mount) bool { return !pod(m) || !o.takesItem(m) || !on.has(m) })
 	return api.NewList("MountList", items, s.warnings), nil
-}
-
-func (o ListOptions) takes(p place) bool {
-	return (len(o.Kinds) == 0 || slices.Contains(o.Kinds, p.kind)) &&
-		(o.Plugin == "" || o.Plugin == p.Plugin) &&
-		(o.Volume == "" || o.Volume == p.name()) &&
-		(o.PodUID == "" || o.PodUID == p.PodUID)
 }
 
 // items makes the places into what is shown, with their health.

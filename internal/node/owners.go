@@ -2,7 +2,7 @@ package node
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"path/filepath"
 
 	"github.com/kvol/kvol/internal/api"
@@ -32,12 +32,12 @@ func (s *snapshot) askOwners(ctx context.Context, o ListOptions) func([]api.Moun
 		if a.err != nil {
 			return a.err
 		}
+		proof := errors.New("nobody was there to ask")
 		if a.sets != nil {
 			s.own(items, a.sets)
+			proof = a.sets.Proof()
 		}
-		if o.Namespace != "" {
-			s.warnNameless(items)
-		}
+		s.warnLeftOut(o, items, proof)
 		return nil
 	}
 }
@@ -72,18 +72,5 @@ func (s *snapshot) own(items []api.Mount, sets *alive.Sets) {
 			known[m.PodUID] = own
 		}
 		m.PodName, m.Namespace, m.Owner = own.pod.Name, own.pod.Namespace, own.is
-	}
-}
-
-// warnNameless says that a list by namespace leaves out what nobody has a name for.
-func (s *snapshot) warnNameless(items []api.Mount) {
-	n := 0
-	for _, m := range items {
-		if m.PodUID != "" && m.Namespace == "" {
-			n++
-		}
-	}
-	if n > 0 {
-		s.warnings = append(s.warnings, fmt.Sprintf("%d entries are left out because no source names their pod", n))
 	}
 }
