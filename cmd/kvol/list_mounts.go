@@ -26,13 +26,24 @@ where its death is proven as for gc-orphans, and unknown otherwise.
 States: ok, stale (it answers with an error), disconnected (its server or daemon is
 gone), unresponsive, denied, readonly (it turned read-only by itself), deleted (what
 was mounted is unlinked), unmounted (the directory is there, the mount is not),
-unknown.`
+unknown.
+
+What several filters ask for has to hold together. A name that nothing has gives an
+empty list. --pod takes a UID, at least 8 characters that one begins with, a name, or
+namespace/name. --device takes the path of a device, or its number (8:16), and finds
+the mounts of its file system, raw block volumes, and what is on partitions, device
+mapper, md and loop devices over it.`
 
 const listMountsExample = `  kvol list-mounts
   # what is not well
   kvol ls --state stale,disconnected,unresponsive
-  # what the pods of a namespace have
+  # what the pods of a namespace have, and what one pod has
   kvol ls --namespace shop -o wide
+  kvol ls --pod shop/web-0
+  # what is on a disk and on what is built on it, before it is detached
+  kvol ls --device /dev/sdb
+  # what pods that are gone left
+  kvol ls --orphans -o json
   # the paths of all mounts, safe for any name
   kvol ls -o name -0 | xargs -0 -n1 echo`
 
@@ -45,9 +56,9 @@ var (
 )
 
 type listMountsOptions struct {
-	kinds, states                     []string
-	plugin, volume, podUID, namespace string
-	noProbe                           bool
+	kinds, states []string
+	filter        node.ListOptions
+	noProbe       bool
 }
 
 func newListMountsCmd(a *app) *cobra.Command {
@@ -67,8 +78,9 @@ func newListMountsCmd(a *app) *cobra.Command {
 			if err := oneOf("--state", o.states, mountStates); err != nil {
 				return err
 			}
-			if o.namespace != "" && o.noProbe {
-				return api.Errorf(api.ErrUsage, "--namespace needs to know whose the pods are, and --no-probe asks nobody")
+			o.filter.Kinds, o.filter.States, o.filter.Probe = as[api.MountKind](o.kinds), as[api.State](o.states), !o.noProbe
+			if err := o.filter.Check(); err != nil {
+				return err
 			}
 			return a.do(cmd, readLimit, o)
 		},
@@ -80,10 +92,14 @@ func newListMountsCmd(a *app) *cobra.Command {
 func (o *listMountsOptions) addFlags(f *pflag.FlagSet) {
 	f.StringSliceVar(&o.kinds, "kind", nil, "only these kinds: "+words(mountKinds))
 	f.StringSliceVar(&o.states, "state", nil, "only these states: "+words(mountStates))
-	f.StringVar(&o.plugin, "plugin", "", "only this plugin: kubernetes.io/nfs")
-	f.StringVar(&o.volume, "volume", "", "only this volume")
-	f.StringVar(&o.podUID, "pod-uid", "", "only this pod")
-	f.StringVar(&o.namespace, "namespace", "", "only the pods of this namespace")
+	f.StringVar(&o.filter.Plugin, "plugin", "", "only this plugin: kubernetes.io/nfs")
+	f.StringVar(&o.filter.Volume, "volume", "", "only this volume: a name, or driver^handle")
+	f.StringVar(&o.filter.PodUID, "pod-uid", "", "only the pod with this `UID`")
+	f.StringVar(&o.filter.Pod, "pod", "", "only this `POD`: a UID or how it begins, a name, or namespace/name")
+	f.StringVar(&o.filter.Namespace, "namespace", "", "only the pods of this namespace")
+	f.StringVar(&o.filter.Device, "device", "", "only what is on this `DEVICE`: a path, or major:minor")
+	f.BoolVar(&o.filter.Orphans, "orphans", false, "only what is of pods that are proven gone")
+	f.BoolVar(&o.filter.Duplicates, "duplicates", false, "only where more than one mount lies on the path")
 	f.BoolVar(&o.noProbe, "no-probe", false, "do not ask the file systems how they are, nor anybody whose the pods are")
 }
 
@@ -94,10 +110,8 @@ func (o *listMountsOptions) run(ctx context.Context, a *app) error {
 			return nil, err
 		}
 		defer h.Close()
-		return node.List(ctx, h, node.ListOptions{
-			Probe: !o.noProbe, Kinds: as[api.MountKind](o.kinds), States: as[api.State](o.states),
-			Plugin: o.plugin, Volume: o.volume, PodUID: o.podUID, Namespace: o.namespace, Pods: a.pods(),
-		})
+		o.filter.Pods = a.pods()
+		return node.List(ctx, h, o.filter)
 	})
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/kvol/kvol/internal/api"
+	"github.com/kvol/kvol/internal/node"
 	"github.com/kvol/kvol/internal/ops"
 
 	"github.com/google/go-cmp/cmp"
@@ -53,12 +54,15 @@ func TestWordsParse(t *testing.T) {
 			volumeOptions: volumeOptions{files: []string{"a"}}, claim: "c", dryRun: true},
 		"paths /a b":            &pathsOptions{paths: []string{"/a", "b"}},
 		"paths -f a --plugin p": &pathsOptions{volumeOptions: volumeOptions{files: []string{"a"}, plugin: "p"}, paths: []string{}},
-		"list-mounts":           &listMountsOptions{},
+		"list-mounts":           &listMountsOptions{filter: node.ListOptions{Probe: true}},
 		"ls --kind podVolume,other --no-probe --pod-uid u --plugin p --volume v": &listMountsOptions{
-			kinds: []string{"podVolume", "other"}, noProbe: true, podUID: "u", plugin: "p", volume: "v"},
-		"ls --state stale --state ok": &listMountsOptions{states: []string{"stale", "ok"}},
-		"inspect data":                &inspectOptions{subject: "data"},
-		"plugins":                     &pluginsOptions{},
+			kinds: []string{"podVolume", "other"}, noProbe: true, filter: node.ListOptions{
+				Kinds: []api.MountKind{api.KindPodVolume, api.KindOther}, PodUID: "u", Plugin: "p", Volume: "v"}},
+		"ls --state stale --state ok --orphans --duplicates --pod s/w --namespace s --device 8:1": &listMountsOptions{
+			states: []string{"stale", "ok"}, filter: node.ListOptions{Probe: true, States: []api.State{api.StateStale, api.StateOK},
+				Orphans: true, Duplicates: true, Pod: "s/w", Namespace: "s", Device: "8:1"}},
+		"inspect data": &inspectOptions{subject: "data"},
+		"plugins":      &pluginsOptions{},
 		"history --volume v --since 2026-03-01T10:00:00Z --limit 3": &historyOptions{
 			volume: "v", since: time.Date(2026, 3, 1, 10, 0, 0, 0, time.UTC), limit: 3},
 		"config view --show-origin": &configViewOptions{showOrigin: true},
@@ -70,7 +74,7 @@ func TestWordsParse(t *testing.T) {
 				t.Fatalf("exit code %d: %s", code, stderr)
 			}
 			opts := cmp.Options{
-				cmp.AllowUnexported(verbOptions{}, pathsOptions{}, listMountsOptions{}, inspectOptions{},
+				cmp.AllowUnexported(verbOptions{}, pathsOptions{}, listMountsOptions{}, node.ListOptions{}, inspectOptions{},
 					historyOptions{}, configViewOptions{}, volumeOptions{}, provisionOptions{}, sizeFlag{}),
 				cmp.FilterValues(func(_, _ *pflag.FlagSet) bool { return true }, cmp.Ignore()),
 			}
@@ -92,6 +96,9 @@ func TestWordsRefused(t *testing.T) {
 		"ls --apply":                    "unknown flag: --apply",
 		"ls --kind bogus":               `--kind "bogus" is none of: podVolume, `,
 		"ls --state fine":               `--state "fine" is none of: ok, `,
+		"ls --namespace a --no-probe":   "--no-probe asks nobody",
+		"ls --orphans --no-probe":       "--no-probe asks nobody",
+		"ls --pod web --no-probe":       "--no-probe asks nobody",
 		"ls --dry-run":                  "unknown flag: --dry-run",
 		"ls --timeout x":                `invalid argument "x" for "--timeout"`,
 		"ls --timeout 0":                "--timeout is 0s (flag)",
