@@ -31,9 +31,11 @@ func (h *Host) Dial(ctx context.Context, path string) (net.Conn, error) {
 	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", fmt.Sprintf("/proc/self/fd/%d", f.Fd()))
 	switch {
 	case errors.Is(err, unix.ECONNREFUSED):
-		return nil, api.Errorf(api.ErrMissingTool, "nobody listens on this socket: the daemon that made it has ended").At(path)
+		return nil, api.Errorf(api.ErrMissingTool, "nobody listens on this socket: the daemon that made it has ended").At(path).
+			WithNext("start the daemon again; who has which socket: ss -xlp")
 	case errors.Is(err, unix.EAGAIN), errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded):
-		return nil, api.Errorf(api.ErrTimeout, "the daemon behind this socket takes no new connections").At(path)
+		return nil, api.Errorf(api.ErrTimeout, "the daemon behind this socket takes no new connections").At(path).
+			WithNext("see what it does, and restart it if it hangs; who has which socket: ss -xlp")
 	case err != nil:
 		return nil, (&api.Error{Path: path, Err: err})
 	}
@@ -54,7 +56,8 @@ func (h *Host) openSocket(ctx context.Context, path string) (*os.File, error) {
 	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, api.Errorf(api.ErrMissingTool, "there is no such socket").At(path)
+		return nil, api.Errorf(api.ErrMissingTool, "there is no such socket").At(path).
+			WithNext("start the daemon that makes it, or name its socket; which there are: ss -xlp")
 	case err != nil:
 		return nil, err
 	case info.Type != safefs.Socket:

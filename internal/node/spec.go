@@ -39,7 +39,7 @@ func reconstruct(plugin plugins.VolumePlugin, p place) (plugins.Reconstructed, e
 		}
 		return block.ConstructBlockVolumeSpec(p.PodUID, p.Volume, p.path)
 	}
-	return plugins.Reconstructed{}, api.Errorf(api.ErrNotSupported, "does not tell its volume").At(p.path)
+	return plugins.Reconstructed{}, api.Errorf(api.ErrNotSupported, "does not tell its volume").At(p.path).WithNext("see what there is: kvol list-mounts")
 }
 
 // fields flattens the object of a spec to the values that it has.

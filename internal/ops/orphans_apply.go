@@ -207,9 +207,9 @@ func (g *gc) again(ctx context.Context, o *api.Orphan) (*node.Leftover, *mounts.
 	l, ok := g.left.Find(o.Kind, o.Path)
 	switch {
 	case !ok:
-		return nil, nil, api.Errorf(api.ErrRefused, "it has gone meanwhile").At(o.Path)
+		return nil, nil, api.Errorf(api.ErrRefused, "it has gone meanwhile").At(o.Path).WithNext("look again: kvol gc-orphans")
 	case l.Verdict != api.VerdictOrphan:
-		return nil, nil, api.Errorf(api.ErrRefused, "it is %s now: %s", l.Verdict, l.Reason).At(o.Path)
+		return nil, nil, api.Errorf(api.ErrRefused, "it is %s now: %s", l.Verdict, l.Reason).At(o.Path).WithNext("look again: kvol gc-orphans")
 	}
 	table, err := g.host.Mounts()
 	if err != nil {
@@ -268,7 +268,7 @@ func (g *gc) takeAway(ctx context.Context, o *api.Orphan, l *node.Leftover, tabl
 	o.Outcome = string(outcome)
 	why := c.err
 	if why == nil && len(c.stays) > 0 {
-		why = api.Errorf(api.ErrRefused, "stays: %s", c.stays[0].Reason).At(c.stays[0].Path)
+		why = api.Errorf(api.ErrRefused, "stays: %s", c.stays[0].Reason).At(c.stays[0].Path).WithNext("look again: kvol gc-orphans")
 	}
 	conf.Journal.End(outcome, why)
 	return nil

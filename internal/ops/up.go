@@ -241,7 +241,8 @@ func (op *operation) mapDevice(ctx context.Context) error {
 	}
 	text, known := dev.Text()
 	if !known {
-		return api.Errorf(api.ErrNotSupported, "a device that is not attached yet cannot be planned to be mapped")
+		return api.Errorf(api.ErrNotSupported, "a device that is not attached yet cannot be planned to be mapped").
+			WithNext("attach the volume first (kvol attach -f FILE), or run the command without --dry-run")
 	}
 	if op.plannedPath(text) {
 		return op.mapAt(ctx, text, target, link)

@@ -313,5 +313,6 @@ func As[T VolumePlugin](p VolumePlugin) (T, error) {
 		Plugin: p.GetPluginName(),
 		Kind:   api.ErrNotSupported,
 		Err:    notSupported[T](p),
+		Next:   "see what each plugin can do: kvol plugins",
 	}
 }

@@ -158,7 +158,8 @@ func (a Bind) verify(_ context.Context, r *Runner, ino string) error {
 		return err
 	}
 	if !info.MountRoot || strconv.FormatUint(info.Ino, 10) != ino {
-		return api.Errorf(api.ErrUncertain, "the bind was made and something else is there (inode %d, mount %d)", info.Ino, info.MountID).At(a.Target)
+		return api.Errorf(api.ErrUncertain, "the bind was made and something else is there (inode %d, mount %d)", info.Ino, info.MountID).At(a.Target).
+			WithNext("see what it is: findmnt --mountpoint %s; then run the same command again", Quote(a.Target))
 	}
 	return nil
 }

@@ -67,7 +67,7 @@ func (a Rmdir) done(_ context.Context, r *Runner) (bool, string, error) {
 		return false, "", notDir(a.Path, e.Type)
 	}
 	if e.Mounted {
-		return false, "", api.Errorf(api.ErrBusy, "something is mounted there").At(a.Path)
+		return false, "", somethingMounted(a.Path)
 	}
 	if r.over[a.Path].Present {
 		return false, "", nil
@@ -164,7 +164,7 @@ func (a Unlink) done(_ context.Context, r *Runner) (bool, string, error) {
 		return false, "", err
 	}
 	if e.Mounted {
-		return false, "", api.Errorf(api.ErrBusy, "something is mounted there").At(a.Path)
+		return false, "", somethingMounted(a.Path)
 	}
 	if !e.Present {
 		return true, "", nil
@@ -299,6 +299,10 @@ func (r *Runner) is(path string, want safefs.Type) (bool, string, error) {
 	return true, "", nil
 }
 
+func somethingMounted(path string) error {
+	return api.Errorf(api.ErrBusy, "something is mounted there").At(path).WithNext("find out whose it is: kvol inspect %s", Quote(path))
+}
+
 // expect verifies what is at a path now.
 func (r *Runner) expect(path string, want Entry) error {
 	got, err := r.Entry(path)
@@ -306,7 +310,7 @@ func (r *Runner) expect(path string, want Entry) error {
 		return err
 	}
 	if got.Present != want.Present || want.Present && (got.Type != want.Type || got.Link != want.Link) {
-		return api.Errorf(api.ErrUncertain, "the change was made and is not there: %+v where %+v was expected; somebody else works on this path", got, want).At(path)
+		return api.Errorf(api.ErrUncertain, "the change was made, and now there is %s where %s was expected: somebody else works on this path", got, want).At(path)
 	}
 	return nil
 }

@@ -50,9 +50,11 @@ func (a GrowFS) open(ctx context.Context, r *Runner) (*os.File, error) {
 	case err != nil:
 		return nil, err
 	case !same:
-		return nil, api.Errorf(api.ErrRefused, "something else is mounted there: %s (%s), not %s", top.Source, top.FSType, a.Device).At(a.Path)
+		return nil, api.Errorf(api.ErrRefused, "something else is mounted there: %s (%s), not %s", top.Source, top.FSType, a.Device).At(a.Path).
+			WithNext("find out whose it is: kvol inspect %s", Quote(a.Path))
 	case top.ReadOnly() || top.SuperReadOnly():
-		return nil, api.Errorf(api.ErrRefused, "it is mounted read-only").At(a.Path)
+		return nil, api.Errorf(api.ErrRefused, "it is mounted read-only, and a file system grows while it can be written").At(a.Path).
+			WithNext("see how it is mounted, and by whom: kvol inspect %s", Quote(a.Path))
 	}
 	f, _, err := r.Root.OpenMount(a.Path)
 	return f, err

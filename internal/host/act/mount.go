@@ -47,7 +47,8 @@ func (a Mount) done(ctx context.Context, r *Runner) (bool, string, error) {
 	}
 	dev, known := a.Device.Text()
 	if !known {
-		return false, "", api.Errorf(api.ErrRefused, "%s is mounted there already, before its device is attached", top.Source).At(a.Target)
+		return false, "", api.Errorf(api.ErrRefused, "%s is mounted there already, before its device is attached", top.Source).At(a.Target).
+			WithNext("find out whose it is: kvol inspect %s", Quote(a.Target))
 	}
 	same, err := r.Shows(ctx, top, dev)
 	if err != nil {

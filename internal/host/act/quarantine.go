@@ -60,13 +60,15 @@ func (a Quarantine) done(ctx context.Context, r *Runner) (bool, string, error) {
 		return err == nil, "", err
 	}
 	if at := r.Layout.Parse(a.Path); at.Kind != paths.PodVolume || at.Rest != "" {
-		return false, "", api.Errorf(api.ErrRefused, "is not the directory of a pod's volume").At(a.Path)
+		return false, "", api.Errorf(api.ErrRefused, "is not the directory of a pod's volume, and only such are moved away").At(a.Path).
+			WithNext("see what it is: kvol paths %s", Quote(a.Path))
 	}
 	if e.Type != safefs.Dir {
 		return false, "", notDir(a.Path, e.Type)
 	}
 	if within := r.table.Under(a.Path); len(within) > 0 {
-		err := api.Errorf(api.ErrBusy, "something is mounted there, and would be moved with it").At(a.Path)
+		err := api.Errorf(api.ErrBusy, "something is mounted there, and would be moved with it").At(a.Path).
+			WithNext("find out whose it is: kvol inspect %s", Quote(within[0].MountPoint))
 		for _, m := range within {
 			err.Details = append(err.Details, m.MountPoint+" is a mount of "+m.Source)
 		}

@@ -329,7 +329,8 @@ func (r *Runner) UnmountAll(ctx context.Context, path, reason string) (int, erro
 	n := 0
 	for ; len(r.table.At(path)) > 0; n++ {
 		if n > maxStack {
-			return n, api.Errorf(api.ErrRefused, "more than %d mounts lie on one path", maxStack).At(path)
+			return n, api.Errorf(api.ErrRefused, "more than %d mounts lie on one path: somebody mounts there again and again", maxStack).At(path).
+				WithNext("see who does that: findmnt --poll --mountpoint %s", Quote(path))
 		}
 		// What a mount lies on cannot be looked into before it is gone.
 		top, _ := r.table.Top(path)

@@ -65,7 +65,8 @@ func (a Scrub) done(ctx context.Context, r *Runner) (bool, string, error) {
 
 func (a Scrub) allowed(r *Runner, src *Source) error {
 	refuse := func(format string, args ...any) error {
-		return api.Errorf(api.ErrRefused, format, args...).At(a.Path).WithNext("look at what is there, and delete it by hand if that is meant")
+		return api.Errorf(api.ErrRefused, format, args...).At(a.Path).
+			WithNext("see what is there: ls -la %s; correct the path in the volume's document, if that is not what was meant to be deleted", Quote(a.Path))
 	}
 	switch t := src.Info.Type; {
 	case src.Path != filepath.Clean(a.Path):

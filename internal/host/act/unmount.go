@@ -52,7 +52,8 @@ func (a Unmount) done(_ context.Context, r *Runner) (bool, string, error) {
 	// The root, pods and plugins are of the layout too and can be mounts of their
 	// own, with every volume below them.
 	if r.Layout.Parse(a.Path).MountKind() == api.KindOther {
-		return false, "", api.Errorf(api.ErrRefused, "it is no path at which the kubelet's layout mounts a volume, so what is mounted there is not kvol's to unmount").At(a.Path)
+		return false, "", api.Errorf(api.ErrRefused, "it is no path at which the kubelet's layout mounts a volume, so what is mounted there is not kvol's to unmount").At(a.Path).
+			WithNext("see what it is: kvol paths %s", Quote(a.Path))
 	}
 	_, mounted := r.table.Top(a.Path)
 	if !mounted && len(r.table.At(a.Path)) > 0 {

@@ -28,6 +28,17 @@ type Entry struct {
 	Mounted bool
 }
 
+// String says what it is, in a message.
+func (e Entry) String() string {
+	switch {
+	case !e.Present:
+		return "nothing"
+	case e.Link != "":
+		return fmt.Sprintf("a %s to %q", e.Type, e.Link)
+	}
+	return "a " + string(e.Type)
+}
+
 // overlay is what a dry run would have made of one path.
 type overlay = Entry
 

@@ -43,7 +43,7 @@ func (a WriteFile) done(_ context.Context, r *Runner) (bool, string, error) {
 	}
 	switch {
 	case e.Mounted:
-		return false, "", api.Errorf(api.ErrBusy, "something is mounted there").At(a.Path)
+		return false, "", somethingMounted(a.Path)
 	case e.Type != safefs.File:
 		return false, "", api.Errorf(api.ErrRefused, "is a %s where a file of the volume's metadata belongs", e.Type).At(a.Path).
 			WithNext("find out who made it (ls -ld %s) and move it away", Quote(a.Path))

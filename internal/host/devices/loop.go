@@ -251,7 +251,7 @@ func (d *Devices) DetachLoop(ctx context.Context, l LoopDevice) error {
 		}
 		if time.Now().After(end) {
 			return api.Errorf(api.ErrBusy, "%s was told to go and is still attached to %s: something has it open or mounted", l.Path, l.Backing).
-				At(l.Path).WithNext("kvol holders %s", l.Path)
+				At(l.Path).WithNext("see who uses it: lsblk %[1]s; fuser -v %[1]s", l.Path)
 		}
 		select {
 		case <-ctx.Done():

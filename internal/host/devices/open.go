@@ -93,7 +93,7 @@ func (o *Handle) Exclusive(ctx context.Context, flags int) (*os.File, error) {
 	f, err := o.devices.reopen(ctx, o.File, unix.O_RDONLY|unix.O_EXCL|flags)
 	if errors.Is(err, unix.EBUSY) {
 		return nil, api.Errorf(api.ErrBusy, "the device is in use: mounted, swap, part of another device, or claimed by a process").
-			At(o.Path).WithNext("kvol holders %s", o.Path)
+			At(o.Path).WithNext("see who uses it: lsblk %[1]s; fuser -v %[1]s", o.Path)
 	}
 	if err != nil {
 		return nil, openError(err, o.Path)

@@ -63,7 +63,8 @@ func (v *View) Become(args, env []string, keep ...*os.File) error {
 	// All of kvol asks /proc about itself, and a namespace of processes that we are
 	// not in has a /proc without us.
 	if _, err := readlinkat(v.root, "proc/self"); err != nil {
-		return api.Errorf(api.ErrRefused, "its /proc does not have this process: it has process ids of its own, or none is mounted there")
+		return api.Errorf(api.ErrRefused, "its /proc does not have this process: it has process ids of its own, or none is mounted there").
+			WithNext("work in this mount namespace, or have a /proc mounted there that shows all processes")
 	}
 	self, err := os.Open("/proc/self/exe")
 	if err != nil {

@@ -189,7 +189,8 @@ func (r *runner) Run(ctx context.Context, c Cmd) (Result, error) {
 		return none, fmt.Errorf("%s: refused to run it without a deadline", c)
 	}
 	if c.Secret != nil && c.Secret.in(strings.Join(c.Args, "\n")) {
-		return none, api.Errorf(api.ErrRefused, "%s: a secret among its arguments, where every user of the node can read it", filepath.Base(c.Name))
+		return none, api.Errorf(api.ErrRefused, "%s: a secret among its arguments, where every user of the node can read it", filepath.Base(c.Name)).
+			WithNext("take the secret out of the document's other fields, such as mountOptions")
 	}
 	path, err := r.LookPath(c.Name)
 	if err != nil {

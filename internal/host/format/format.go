@@ -115,7 +115,7 @@ func Prepare(ctx context.Context, e Env, path, fsType string, allow bool) (Decis
 func (e Env) decide(ctx context.Context, d *Decision, fsType string, allow bool) error {
 	var err error
 	if d.Device.Size == 0 {
-		return refuse(d.Device, "it has no medium, or a size of 0")
+		return refuse(d.Device, "it has no medium, or a size of 0").WithNext("see what the kernel has of it: lsblk %s", d.Device.Path)
 	}
 	if d.Signature, err = Probe(ctx, e.Exec, d.handle); err != nil {
 		return err
@@ -150,7 +150,8 @@ func (e Env) decide(ctx context.Context, d *Decision, fsType string, allow bool)
 	if pending != nil {
 		err = e.unfinished(ctx, d, pending, allow)
 	} else if unfinishedXFS {
-		err = refuse(d.Device, "it has the beginnings of %s from an mkfs.xfs that did not end and was not this command's", d.Signature)
+		err = refuse(d.Device, "it has the beginnings of %s from an mkfs.xfs that did not end and was not this command's", d.Signature).
+			WithNext("find out whose data that is: blkid -p %s", d.Device.Path)
 	} else {
 		err = e.blank(ctx, d, allow)
 	}
@@ -235,7 +236,8 @@ func (e Env) claim(ctx context.Context, d *Decision) error {
 	}
 	now, err := Probe(ctx, e.Exec, d.handle)
 	if err == nil && now != d.Signature {
-		err = refuse(d.Device, "it had %s and now has %s: somebody is working on it", d.Signature, now)
+		err = refuse(d.Device, "it had %s and now has %s: somebody is working on it", d.Signature, now).
+			WithNext("see who: lsblk %[1]s; fuser -v %[1]s", d.Device.Path)
 	}
 	return err
 }
@@ -245,7 +247,7 @@ func inUse(dev devices.Device, holders []devices.Holder) error {
 	if len(holders) > 0 {
 		what = holders[0].String()
 	}
-	err := api.Errorf(api.ErrBusy, "the device is in use: %s", what).At(dev.Path).WithNext("kvol holders %s", dev.Path)
+	err := api.Errorf(api.ErrBusy, "the device is in use: %s", what).At(dev.Path).WithNext("see who uses it: lsblk %[1]s; fuser -v %[1]s", dev.Path)
 	for _, h := range holders {
 		err.Details = append(err.Details, h.String())
 	}
@@ -259,7 +261,8 @@ func (e Env) formattable(d *Decision) error {
 		return api.Errorf(api.ErrNotSupported, "kvol makes %v, not %q", makers, d.FSType).At(d.Device.Path).
 			WithNext("make the file system yourself: it is then mounted as it is")
 	case d.Device.ReadOnly:
-		return refuse(d.Device, "it is read-only, so no file system can be made on it")
+		return refuse(d.Device, "it is read-only, so no file system can be made on it").
+			WithNext("see why, and whether it is the right one: blockdev --report %s", d.Device.Path)
 	case len(d.Device.Partitions) > 0:
 		return refuse(d.Device, "it has partitions (%v)", d.Device.Partitions).WithNext("name the partition that is meant: lsblk %s", d.Device.Path)
 	case e.State == nil && !e.Look:
@@ -315,7 +318,8 @@ func (e Env) unfinished(ctx context.Context, d *Decision, pending *Intent, allow
 		return err
 	}
 	if d.Signature.FSType == "xfs" && !slices.Contains(pending.UUIDs, d.Signature.UUID) {
-		return refuse(d.Device, "it has the beginnings of %s from an mkfs.xfs that was not this command's", d.Signature)
+		return refuse(d.Device, "it has the beginnings of %s from an mkfs.xfs that was not this command's", d.Signature).
+			WithNext("find out whose data that is: blkid -p %s", d.Device.Path)
 	}
 	if pending.Failed == "" {
 		reason, err := e.ended(ctx, d, pending)

@@ -74,9 +74,11 @@ func growerOf(fsType string, dev *devices.Handle) (grower, error) {
 	g, ok := growers[fsType]
 	switch {
 	case !ok:
-		return g, api.Errorf(api.ErrNotSupported, "a mounted %s cannot be grown by kvol: ext3, ext4, xfs and btrfs can", fsType).At(dev.Path)
+		return g, api.Errorf(api.ErrNotSupported, "a mounted %s cannot be grown by kvol: ext3, ext4, xfs and btrfs can", fsType).At(dev.Path).
+			WithNext("grow it with its own tool; what it is: blkid -p %s", dev.Path)
 	case dev.ReadOnly:
-		return g, api.Errorf(api.ErrRefused, "the device is read-only").At(dev.Path)
+		return g, api.Errorf(api.ErrRefused, "the device is read-only, so its file system cannot grow").At(dev.Path).
+			WithNext("see why: blockdev --report %s", dev.Path)
 	}
 	return g, nil
 }
@@ -150,7 +152,8 @@ func Grow(ctx context.Context, e Env, path, fsType string, mount *os.File) error
 	}
 	after, err := g.measure(ctx, e, dev, mount)
 	if err == nil && after <= before {
-		err = api.Errorf(api.ErrUncertain, "%s ended well and the file system has %d bytes, as before", cmd.Name, after).At(dev.Path)
+		err = api.Errorf(api.ErrUncertain, "%s ended well and the file system has %d bytes, as before", cmd.Name, after).At(dev.Path).
+			WithNext("see how large the device is (blockdev --getsize64 %s), and what the kernel says: dmesg | tail", dev.Path)
 	}
 	return err
 }

@@ -1,6 +1,7 @@
 package format
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -71,7 +72,8 @@ func Make(ctx context.Context, e Env, path string, d Decision) error {
 	}
 	in.UUIDs = append(in.UUIDs, uuid.NewString())
 	if err := e.save(in); err != nil {
-		return &api.Error{Op: "format", Path: d.Device.Path, Kind: api.ErrRefused, Err: fmt.Errorf("the intent cannot be recorded, so nothing was formatted: %w", err)}
+		return &api.Error{Op: "format", Path: d.Device.Path, Kind: api.ErrRefused, Err: fmt.Errorf("the intent cannot be recorded, so nothing was formatted: %w", err),
+			Next: "free or repair the state directory, or name another with --state-dir"}
 	}
 	if err := e.mkfs(ctx, d, in); err != nil {
 		return err
@@ -105,7 +107,7 @@ func (e Env) mkfs(ctx context.Context, d Decision, in *Intent) error {
 	}
 	if ctx.Err() != nil {
 		// It may still run, or has ended unseen: the next run of the command looks.
-		return errors.Join(err, api.Errorf(api.ErrUncertain, "%s was not seen to its end: %w", cmd.Name, ctx.Err()).At(d.Device.Path))
+		return api.Errorf(api.ErrUncertain, "%s was not seen to its end: %w", cmd.Name, cmp.Or(err, ctx.Err())).At(d.Device.Path)
 	}
 	now, probeErr := Probe(ctx, e.Exec, d.handle)
 	complete := probeErr == nil && mountsAs(now.FSType, d.FSType) && now.UUID == last(in.UUIDs)

@@ -35,18 +35,18 @@ var faults = []struct {
 	{unix.ELOOP, api.ErrRefused, "a symbolic link is in the way",
 		"kvol follows no link here; look at it with: namei -l %s"},
 	{unix.EXDEV, api.ErrRefused, "a mount is in the way",
-		"kvol enters no mount here; see what is mounted above %s with: kvol list-mounts"},
-	{unix.EBUSY, api.ErrBusy, "is busy: a mount point, or in use by the kernel", "see what is mounted on %s with: kvol list-mounts"},
-	{ErrIsMount, api.ErrRefused, "", "see what is mounted on %s with: kvol list-mounts"},
+		"kvol enters no mount here; see which it is: findmnt --target %s"},
+	{unix.EBUSY, api.ErrBusy, "is busy: a mount point, or in use by the kernel", "see what is mounted on it: kvol inspect %s"},
+	{ErrIsMount, api.ErrRefused, "", "see what is mounted on it: kvol inspect %s"},
 	{unix.ENOTDIR, api.ErrRefused, "something that is not a directory is in the way",
 		"look at it with: namei -l %s"},
 	{unix.EEXIST, api.ErrRefused, "is there already and is not replaced", "look at it with: ls -ld %s"},
 	{unix.ENOTEMPTY, api.ErrNotEmpty, "the directory is not empty",
 		"kvol deletes no data; look at what is in it with: ls -la %s"},
-	{unix.EROFS, nil, "", "the file system of %s is mounted read-only: see its mount options and the kernel's log"},
-	{unix.ENOSPC, nil, "", "make room on the file system of %s (df, df -i)"},
-	{unix.EDQUOT, nil, "", "raise the quota on the file system of %s"},
-	{unix.EACCES, nil, "", "run kvol as root; path: %s"},
+	{unix.EROFS, nil, "", "see its mount options (findmnt --target %s) and what the kernel says of it (dmesg | tail)"},
+	{unix.ENOSPC, nil, "", "make room on its file system; how full it is: df %[1]s; df -i %[1]s"},
+	{unix.EDQUOT, nil, "", "make room in the quota of its user, or raise it (findmnt --target %s tells the file system)"},
+	{unix.EACCES, nil, "", "run kvol as root; who may do it: namei -l %s"},
 	{unix.EPERM, nil, "", "run kvol as root, and look for the immutable flag with: lsattr -d %s"},
 }
 
@@ -81,7 +81,7 @@ func fail(op, path string, cause error) error {
 
 // refuse is a refusal that this package itself decides.
 func refuse(op, path, format string, args ...any) *api.Error {
-	e := api.Errorf(api.ErrRefused, format, args...).At(path)
+	e := api.Errorf(api.ErrRefused, format, args...).At(path).WithNext("look at it with: ls -ld %s", shellQuote(path))
 	e.Op = op
 	return e
 }

@@ -82,7 +82,7 @@ func (s slot) mayReceive(r *Root, to *os.File) error {
 		return refuse(op, to.Name(), "is a %s, not a directory", info.Type)
 	case inside:
 		return refuse(op, to.Name(), "lies in the kubelet's root directory %s", quote(r.path)).
-			WithNext("name a directory outside of it")
+			WithNext("name a directory outside of it: --quarantine DIR")
 	case info.MountID != s.mnt:
 		return fail(op, to.Name(), &obstacle{to.Name(), "is on another mount than " + quote(s.path) + ", and a rename crosses none", unix.EXDEV})
 	case int(info.UID) != os.Geteuid() || info.Mode&0o007 != 0:

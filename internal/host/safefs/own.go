@@ -50,7 +50,7 @@ func (r *Root) owned(op, path string) (*Root, error) {
 	switch {
 	case err != nil:
 	case int(info.UID) != os.Geteuid():
-		err = refuse(op, path, "belongs to user %d", info.UID).WithNext("chown it, or name another directory")
+		err = refuse(op, path, "belongs to user %d", info.UID).WithNext("find out whose it is (ls -ld %s); then chown root: it, or name another directory", shellQuote(path))
 	case info.Mode&0o022 != 0:
 		err = refuse(op, path, "can be written to by others (mode %#o)", info.Mode).
 			WithNext("chmod 0700 %s, or name another directory", shellQuote(path))

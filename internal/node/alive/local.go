@@ -39,7 +39,7 @@ func (l *look) askCgroups(ctx context.Context) answer {
 		a.pods = append(a.pods, p)
 	})
 	if errors.Is(a.err, fs.ErrNotExist) {
-		a.err = api.Errorf(api.ErrNotFound, "no control groups are mounted").At(l.host.SysRoot + "/fs/cgroup")
+		a.err = api.Errorf(api.ErrNotFound, "no control groups are mounted").WithNext("see where they are: findmnt -t cgroup2,cgroup").At(l.host.SysRoot + "/fs/cgroup")
 	}
 	return a
 }

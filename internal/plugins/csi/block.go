@@ -24,7 +24,7 @@ func (p *plugin) ConstructBlockVolumeSpec(podUID, name, _ string) (plugins.Recon
 	}
 	d := p.read(file)
 	if d.state != whole {
-		return plugins.Reconstructed{}, api.Errorf(api.ErrNotSupported, "the metadata of the volume is %s", d.state).At(file)
+		return plugins.Reconstructed{}, api.Errorf(api.ErrNotSupported, "the metadata of the volume is %s", d.state).At(file).WithNext("give its document: -f FILE")
 	}
 	return reconstructed(d, name, podUID, false, true), nil
 }

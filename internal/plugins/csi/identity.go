@@ -156,17 +156,19 @@ func (p *plugin) ConstructVolumeSpec(name, path string) (plugins.Reconstructed, 
 		}
 		v, ok := p.byMount(table, mounted)
 		if !ok {
-			return plugins.Reconstructed{}, api.Errorf(api.ErrNotSupported, "the metadata of the volume is %s", d.state).At(path)
+			return plugins.Reconstructed{}, api.Errorf(api.ErrNotSupported, "the metadata of the volume is %s", d.state).At(path).WithNext("give its document: -f FILE")
 		}
 		d.volume = v
 	}
 	if misplaced(at, d.volume) {
-		return plugins.Reconstructed{}, api.Errorf(api.ErrNotSupported, "the metadata is of another volume than the path").At(path)
+		return plugins.Reconstructed{}, api.Errorf(api.ErrNotSupported, "the metadata is of another volume than the path").At(path).
+			WithNext("find out which is right: kvol inspect %s; or give its document: -f FILE", act.Quote(path))
 	}
 	readOnly := false
 	if table, err := p.host.Mounts(); err == nil {
 		if other := p.stagedAs(table, mounted, d.volume); other != "" {
-			return plugins.Reconstructed{}, api.Errorf(api.ErrNotSupported, "the metadata is of another volume than the staging directory that it is mounted from, %s", other).At(path)
+			return plugins.Reconstructed{}, api.Errorf(api.ErrNotSupported, "the metadata is of another volume than the staging directory that it is mounted from, %s", other).At(path).
+				WithNext("find out which is right: kvol inspect %s; or give its document: -f FILE", act.Quote(path))
 		}
 		top, ok := table.Top(mounted)
 		readOnly = ok && top.ReadOnly() && at.PodUID != ""

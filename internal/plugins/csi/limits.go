@@ -59,7 +59,8 @@ func (p *plugin) NodeExpand(ctx context.Context, run *act.Runner, o plugins.Node
 		return false, err
 	}
 	if w.inline {
-		return false, api.Errorf(api.ErrNotSupported, "an inline volume cannot be expanded")
+		return false, api.Errorf(api.ErrNotSupported, "an inline volume cannot be expanded").
+			WithNext("it has the size that its pod asked for: make the pod anew with another")
 	}
 	d, err := p.open(ctx, w.driver)
 	if err != nil {
@@ -69,7 +70,8 @@ func (p *plugin) NodeExpand(ctx context.Context, run *act.Runner, o plugins.Node
 	can, err := d.can(ctx, csipb.NodeServiceCapability_RPC_EXPAND_VOLUME)
 	if err != nil || !can {
 		if err == nil {
-			err = api.Errorf(api.ErrNotSupported, "CSI driver %s does not expand volumes on the node", w.driver)
+			err = api.Errorf(api.ErrNotSupported, "CSI driver %s does not expand volumes on the node", w.driver).
+				WithNext("the driver's controller does it by itself: ask for the size in the claim (kubectl edit pvc NAME)")
 		}
 		return false, err
 	}

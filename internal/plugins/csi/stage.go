@@ -27,7 +27,8 @@ func (d deviceMounter) GetDeviceMountPath(_ context.Context, spec *plugins.Spec)
 // staging is the volume's staging directory.
 func (p *plugin) staging(w *wanted) (string, error) {
 	if w.inline {
-		return "", api.Errorf(api.ErrNotSupported, "an inline volume is never staged")
+		return "", api.Errorf(api.ErrNotSupported, "an inline volume is never staged").
+			WithNext("publish it into its pod: kvol publish -f pod.yaml")
 	}
 	if w.block {
 		return p.host.Layout.CSIBlockStagingPath(w.spec.Name())
@@ -213,7 +214,8 @@ func (d deviceUnmounter) GlobalPaths(ref plugins.Ref) ([]string, error) {
 // left.
 func (d deviceUnmounter) UnmountDevice(ctx context.Context, run *act.Runner, ref plugins.Ref, path string) error {
 	if k := d.host.Layout.Parse(path); k.Kind != paths.GlobalMount || k.Plugin != paths.CSIPlugin || k.Rest != "" {
-		return api.Errorf(api.ErrRefused, "is no staging directory of a CSI volume").At(path)
+		return api.Errorf(api.ErrRefused, "is no staging directory of a CSI volume").At(path).
+			WithNext("see what it is: kvol paths %s", act.Quote(path))
 	}
 	dir := filepath.Dir(path)
 	if left, err := left(run, dir, path); err != nil || !left {

@@ -116,7 +116,8 @@ func (p *plugin) NewDeleter(spec *plugins.Spec) (plugins.Deleter, error) {
 
 func (p *plugin) NewProvisioner(options plugins.ProvisionOptions) (plugins.Provisioner, error) {
 	if mode := options.PVC.Spec.VolumeMode; mode != nil && *mode == v1.PersistentVolumeBlock {
-		return nil, api.Errorf(api.ErrNotSupported, "%s provisions no block volumes", paths.HostPathPlugin)
+		return nil, api.Errorf(api.ErrNotSupported, "%s provisions no block volumes", paths.HostPathPlugin).
+			WithNext("set volumeMode of the claim to Filesystem")
 	}
 	return provisioner{p, options}, nil
 }

@@ -197,7 +197,8 @@ func (d deviceUnmounter) GlobalPaths(ref plugins.Ref) ([]string, error) {
 
 func (d deviceUnmounter) UnmountDevice(ctx context.Context, run *act.Runner, _ plugins.Ref, path string) error {
 	if k := d.host.Layout.Parse(path); k.Kind != paths.GlobalMount || k.Plugin != paths.LocalPlugin || k.Rest != "" {
-		return api.Errorf(api.ErrRefused, "is no global mount of a local volume: a local directory is its user's own").At(path)
+		return api.Errorf(api.ErrRefused, "is no global mount of a local volume: a local directory is its user's own").At(path).
+			WithNext("see what it is: kvol paths %s", act.Quote(path))
 	}
 	return unmountAndRemove(ctx, run, path)
 }
