@@ -31,6 +31,7 @@ type settings struct {
 	columns          []string
 	sortBy           string
 	noHeaders, null  bool
+	ascii            bool
 	color            string
 	quiet            bool
 	logLevel         string
@@ -68,6 +69,7 @@ func (s *settings) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&s.sortBy, "sort-by", "", "`COLUMN` to order a list by, in every format")
 	f.BoolVar(&s.noHeaders, "no-headers", false, "tables without headings")
 	f.BoolVarP(&s.null, "null", "0", false, "end each name with a NUL; with -o name")
+	f.BoolVar(&s.ascii, "ascii", false, "trees without box lines")
 	f.StringVar(&s.color, "color", "auto", "`WHEN`: auto, always or never; NO_COLOR turns auto off")
 	f.BoolVarP(&s.quiet, "quiet", "q", false, "names only for lists, nothing for verbs")
 

@@ -51,7 +51,7 @@ func (a *app) settleOutput(ctx context.Context) error {
 func (a *app) options(c render.Checker) (render.Options, error) {
 	o := render.Options{
 		Format: a.format, Template: a.templateText, StrictKeys: !a.allowMissingKeys, NoHeaders: a.noHeaders, Null: a.null,
-		Columns: a.columns, SortBy: a.sortBy, Color: a.colorful(),
+		Columns: a.columns, SortBy: a.sortBy, Color: a.colorful(), Width: a.width, Unicode: a.unicode(),
 	}
 	if err := c.Check(o); err != nil {
 		if origin := a.origins["output"]; origin != "flag" && origin != "default" {
@@ -106,11 +106,11 @@ func (a *app) list(warnings []string, n int, empty string, failed error, o rende
 		case render.JSONL:
 			slog.New(slog.NewJSONHandler(a.stderr, nil)).Warn(warning)
 		default:
-			render.Note(a.stderr, "kvol: warning: %s", warning)
+			render.Note(a.stderr, columns(a.stderr), "kvol: warning: %s", warning)
 		}
 	}
 	if n == 0 && o.ForPeople() && failed == nil {
-		render.Note(a.stderr, "%s", empty)
+		render.Note(a.stderr, columns(a.stderr), "%s", empty)
 	}
 	return nil
 }

@@ -38,6 +38,7 @@ type app struct {
 	stderr   io.Writer
 	args     []string
 	terminal bool
+	width    int // of the terminal; 0 is none
 	settings
 	log      *slog.Logger
 	progress *progress
@@ -91,7 +92,7 @@ func (a *app) main() int {
 
 func newApp(args []string, stdin io.Reader, stdout, stderr io.Writer) *app {
 	return &app{
-		stdin: stdin, terminal: isTerminal(stdout), out: bufio.NewWriterSize(stdout, 64<<10), stderr: stderr, args: args,
+		stdin: stdin, terminal: isTerminal(stdout), width: columns(stdout), out: bufio.NewWriterSize(stdout, 64<<10), stderr: stderr, args: args,
 		log: slog.New(slog.DiscardHandler), progress: newProgress(stderr), overdue: make(chan struct{}),
 	}
 }
@@ -210,7 +211,7 @@ func (a *app) fail(err error) int {
 	if a.wantsJSON() {
 		render.ErrorJSON(a.stderr, err)
 	} else {
-		render.Error(a.stderr, err)
+		render.Error(a.stderr, columns(a.stderr), err)
 	}
 	return api.ExitCode(err)
 }

@@ -19,6 +19,8 @@ type Document[T any] struct {
 	text func(w io.Writer, v T, o Options) error
 	// names are what -o name prints; nil offers no such format.
 	names func(T) []string
+	// tree is what Tree shows; nil offers no such format.
+	tree func(v T, o Options) []*branch
 }
 
 // Check refuses a format that this document does not have, and flags for lists.
@@ -26,7 +28,7 @@ func (d Document[T]) Check(o Options) error {
 	if len(o.Columns) > 0 || o.SortBy != "" {
 		return api.Errorf(api.ErrUsage, "--columns and --sort-by are for lists; this result is one document")
 	}
-	return checkFormat(o, d.names != nil, false)
+	return checkFormat(o, d.names != nil, false, d.tree != nil)
 }
 
 // HasNames says that Name is one of the formats.
@@ -39,6 +41,8 @@ func (d Document[T]) Write(w io.Writer, v T, o Options) error {
 		return d.writeJSON(w, v, o.Format)
 	case Name:
 		return writeNames(w, []T{v}, d.names, o.Null)
+	case Tree:
+		return writeTree(w, d.tree(v, o), o)
 	}
 	return d.text(w, v, o)
 }

@@ -10,20 +10,21 @@ import (
 
 // Error tells people why a command failed: what it is about and what was found,
 // the details one a line, and what to do next. Nothing in a message can break
-// out of its line.
-func Error(w io.Writer, err error) {
+// out of its line. On a terminal of that many columns long lines are broken
+// between words, but for what to do next: it is to be copied.
+func Error(w io.Writer, columns int, err error) {
 	d := api.NewErrorDoc(err)
 	var b strings.Builder
 	for i, s := range strings.Split(d.Message, "\n") {
 		switch {
 		case i == 0:
-			fmt.Fprintf(&b, "kvol: %s\n", Line(s))
+			b.WriteString(message("kvol: "+s, columns))
 		case s != "":
-			fmt.Fprintf(&b, "  %s\n", Line(s)) // of joined errors
+			b.WriteString(message("  "+s, columns)) // of joined errors
 		}
 	}
 	for _, s := range d.Details {
-		fmt.Fprintf(&b, "  %s\n", Line(s))
+		b.WriteString(message("  "+s, columns))
 	}
 	if d.Next != "" {
 		fmt.Fprintf(&b, "next: %s\n", Line(d.Next))
@@ -31,17 +32,26 @@ func Error(w io.Writer, err error) {
 	_, _ = io.WriteString(w, b.String()) // there is nowhere left to say that it failed
 }
 
+// message makes one line of a text, or as many as a terminal needs.
+func message(s string, columns int) string {
+	s = Line(s)
+	if columns == 0 {
+		return s + "\n"
+	}
+	return hang(s, 6, columns)
+}
+
 // ErrorJSON tells programs the same in one line.
 func ErrorJSON(w io.Writer, err error) {
 	raw, jsonErr := compact(api.NewErrorDoc(err))
 	if jsonErr != nil {
-		Error(w, err)
+		Error(w, 0, err)
 		return
 	}
 	_, _ = w.Write(append(raw, '\n'))
 }
 
 // Note writes one line for people beside a result.
-func Note(w io.Writer, format string, args ...any) {
-	_, _ = io.WriteString(w, Line(fmt.Sprintf(format, args...))+"\n")
+func Note(w io.Writer, columns int, format string, args ...any) {
+	_, _ = io.WriteString(w, message(fmt.Sprintf(format, args...), columns))
 }

@@ -169,3 +169,62 @@ func blanks(b *bytes.Buffer, n int) {
 		b.WriteString(some[:min(n, len(some))])
 	}
 }
+
+// Fold breaks the lines of a help page that are wider than the terminal: a paragraph
+// is filled again, a list keeps its columns, an example stays as it is, to be copied.
+func Fold(page string, most int) string {
+	var b strings.Builder
+	var paragraph []string
+	end := func() {
+		if len(paragraph) > 0 {
+			b.WriteString(strings.Join(wrap(strings.Join(paragraph, " "), most), "\n") + "\n")
+		}
+		paragraph = nil
+	}
+	example := false
+	for line := range strings.Lines(page) {
+		line = strings.TrimSuffix(line, "\n")
+		if line != "" && line[0] != ' ' && !strings.HasSuffix(line, ":") {
+			paragraph = append(paragraph, line)
+			continue
+		}
+		if strings.HasSuffix(line, ":") && len(paragraph) > 0 && line[0] != ' ' {
+			paragraph = append(paragraph, line)
+			end()
+			continue
+		}
+		end()
+		example = line == "Examples:" || example && line != ""
+		if example {
+			b.WriteString(line + "\n")
+			continue
+		}
+		side := strings.LastIndex(first(line, most), tight) + len(tight)
+		b.WriteString(hang(line, side, most))
+	}
+	end()
+	return b.String()
+}
+
+// hang breaks a line, of which what comes after the first stands below its text.
+func hang(line string, side, most int) string {
+	if width(line) <= most {
+		return line + "\n"
+	}
+	if side > most/2 {
+		side = most / 4
+	}
+	body := strings.TrimLeft(line, " ")
+	lead := line[:len(line)-len(body)]
+	head := wrap(body, most-len(lead))[0]
+	rest := strings.TrimLeft(body[len(head):], " ")
+	return lead + strings.TrimRight(head, " ") + "\n" + indent(wrap(rest, most-side), side)
+}
+
+func indent(lines []string, side int) string {
+	var b strings.Builder
+	for _, line := range lines {
+		b.WriteString(strings.Repeat(" ", side) + line + "\n")
+	}
+	return b.String()
+}

@@ -13,6 +13,7 @@ func Operations() View[api.Operation] {
 		empty:   "No operations found.",
 		columns: operationColumns,
 		names:   func(o api.Operation) []string { return []string{o.ID} },
+		tree:    operationTree,
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 func Inspection() Document[*api.Inspection] {
 	return Document[*api.Inspection]{
 		text: inspection,
+		tree: inspectionTree,
 		names: func(i *api.Inspection) []string {
 			var out []string
 			for _, m := range i.Mounts {

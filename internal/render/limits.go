@@ -12,6 +12,7 @@ func Limits() View[api.Limit] {
 	return View[api.Limit]{
 		empty:   "No plugin with a limit has volumes here.",
 		columns: limitColumns,
+		tree:    limitTree,
 	}
 }
 

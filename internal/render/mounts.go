@@ -13,6 +13,7 @@ func Mounts() View[api.Mount] {
 		empty:   "No volume mounts found.",
 		columns: mountColumns,
 		names:   func(m api.Mount) []string { return []string{m.Path} },
+		tree:    mountTreeOf,
 	}
 }
 

@@ -23,6 +23,7 @@ func Orphans(plan bool) OrphanView {
 		empty:   "No pod directories, global mounts or block maps found.",
 		columns: orphanColumns,
 		names:   orphanNames,
+		tree:    orphanTree,
 		shell:   plan,
 	}}
 }

@@ -13,6 +13,7 @@ func Paths() Document[*api.PathSet] {
 	return Document[*api.PathSet]{
 		kind: "PathSet",
 		text: pathTable,
+		tree: pathTree,
 		names: func(p *api.PathSet) []string {
 			var out []string
 			for _, at := range places(*p) {
@@ -77,6 +78,7 @@ func Plugins() View[api.Info] {
 		empty:   "No plugins found.",
 		columns: pluginColumns,
 		names:   func(i api.Info) []string { return []string{i.Name} },
+		tree:    pluginTree,
 	}
 }
 

@@ -19,6 +19,7 @@ func Plans() PlanView {
 		columns: stepColumns,
 		names:   func(s api.Step) []string { return []string{s.Target} },
 		after:   fileValues,
+		tree:    func(items []api.Step, _ Options) []*branch { return stepBranches(items, &shape{}) },
 		shell:   true,
 	}}
 }
@@ -62,7 +63,10 @@ func fileValues(w io.Writer, items []api.Step, o Options) error {
 // Write shows the plan. As a script it is api.ErrNotSupported, with the step
 // named and nothing written, when a step has no shell form and nothing stands for it.
 func (v PlanView) Write(w io.Writer, p *api.Plan, o Options) error {
-	if o.Format != Shell {
+	switch {
+	case o.Format == Tree && len(p.Parts) > 0:
+		return writeTree(w, planTree(p), o)
+	case o.Format != Shell:
 		return v.View.Write(w, p.List, o)
 	}
 	if step := noShell(p); step != "" {

@@ -119,6 +119,8 @@ type View[T any] struct {
 	// after adds to a table for people what is not a row.
 	after func(w io.Writer, items []T, o Options) error
 	shell bool // Shell is offered too
+	// tree is the list as Tree has it; nil is a line an item.
+	tree func(items []T, o Options) []*branch
 }
 
 // Empty tells people that the list is empty.
@@ -127,7 +129,7 @@ func (v View[T]) Empty() string { return v.empty }
 // Check refuses a format that this kind of result does not have, and columns
 // that are not there.
 func (v View[T]) Check(o Options) error {
-	if err := checkFormat(o, v.names != nil, v.shell); err != nil {
+	if err := checkFormat(o, v.names != nil, v.shell, true); err != nil {
 		return err
 	}
 	all := v.columns(nil, Wide)
@@ -162,6 +164,9 @@ func (v View[T]) Write(w io.Writer, l *api.List[T], o Options) error {
 	if len(l.Items) == 0 {
 		return nil
 	}
+	if o.Format == Tree {
+		return writeTree(w, v.branches(l.Items, o), o)
+	}
 	columns, err := pick(v.columns(l.Items, o.Format), v.columns(l.Items, Wide), o)
 	if err != nil {
 		return err
@@ -173,6 +178,13 @@ func (v View[T]) Write(w io.Writer, l *api.List[T], o Options) error {
 		return v.after(w, l.Items, o)
 	}
 	return nil
+}
+
+func (v View[T]) branches(items []T, o Options) []*branch {
+	if v.tree == nil {
+		return listed(v.columns(items, Table), items)
+	}
+	return v.tree(items, o)
 }
 
 // sorted is the list in the order asked for; the given one stays as it is.
@@ -229,10 +241,13 @@ func find[T any](columns []column[T], flag, name string) (column[T], error) {
 
 // checkFormat refuses what does not go together, and a format that is not one of
 // those that the result has.
-func checkFormat(o Options, names, shell bool) error {
+func checkFormat(o Options, names, shell, tree bool) error {
 	allowed := []Format{Table, Wide, JSON, JSONL, YAML}
 	if names {
 		allowed = append(allowed, Name)
+	}
+	if tree {
+		allowed = append(allowed, Tree)
 	}
 	if shell {
 		allowed = append(allowed, Shell)

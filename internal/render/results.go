@@ -15,6 +15,7 @@ func Results() View[api.Result] {
 		columns: resultColumns,
 		names:   func(r api.Result) []string { return []string{resultPath(r)} },
 		after:   mountPoints,
+		tree:    resultTree,
 	}
 }
 

@@ -25,8 +25,8 @@ type track struct {
 
 // paint colours a cell of the column.
 func (t track) paint(s string, o Options) string {
-	if c, ok := colors[s]; ok && t.mood && o.Color {
-		return "\x1b[" + c + "m" + s + "\x1b[0m"
+	if t.mood {
+		return o.paint(s)
 	}
 	return s
 }
@@ -210,4 +210,11 @@ var colors = map[string]string{
 	"orphan": "33", "empty": "33", "readonly": "33", "deleted": "33", "unmounted": "33", "unknown": "33", "denied": "33", "skipped": "33",
 	"stale": "31", "disconnected": "31", "unresponsive": "31", "failed": "31", "refused": "31",
 	"uncertain": "31", "interrupted": "31", "broken": "31", "missing": "31",
+}
+
+func (o Options) paint(s string) string {
+	if c, ok := colors[s]; ok && o.Color {
+		return "\x1b[" + c + "m" + s + "\x1b[0m"
+	}
+	return s
 }

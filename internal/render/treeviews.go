@@ -1,0 +1,250 @@
+package render
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/kvol/kvol/internal/api"
+)
+
+// listed is the tree of a list that has no other: a line an item, with the columns of its
+// table.
+func listed[T any](columns []column[T], items []T) []*branch {
+	s := &shape{}
+	var shown []column[T]
+	for _, c := range columns {
+		if c.wide {
+			continue
+		}
+		if c.mood {
+			s.mood = len(shown)
+		}
+		shown = append(shown, c)
+	}
+	var out []*branch
+	for _, item := range items {
+		b := &branch{shape: s}
+		for _, c := range shown {
+			b.parts = append(b.parts, cell(c.cell(item)))
+		}
+		out = append(out, b)
+	}
+	return out
+}
+
+// grouped puts the branches of items below one for each key, in their order.
+func grouped[T any, K comparable](items []T, key func(T) K, head, child func(T) *branch) []*branch {
+	var out []*branch
+	heads := map[K]*branch{}
+	for _, item := range items {
+		k := key(item)
+		if heads[k] == nil {
+			heads[k] = head(item)
+			out = append(out, heads[k])
+		}
+		heads[k].add(child(item))
+	}
+	return out
+}
+
+// stepBranches are the steps of an operation or a plan.
+func stepBranches(steps []api.Step, s *shape) []*branch {
+	values := &shape{}
+	var out []*branch
+	for _, step := range steps {
+		what := append([]string{step.Target}, step.Args...)
+		b := &branch{shape: s, parts: []string{number(step.N) + " " + cell(step.Action), cell(strings.Join(what, " "))}, note: Line(step.Reason)}
+		for _, v := range step.Values {
+			b.add(&branch{shape: values, parts: []string{cell(v.Key), cell(v.Value), cell(v.From)}})
+		}
+		out = append(out, b)
+	}
+	return out
+}
+
+// operationTree has the steps below each operation.
+func operationTree(items []api.Operation, _ Options) []*branch {
+	uid := podUIDs(items, Table, func(o api.Operation) string { return o.PodUID })
+	op, step := &shape{mood: 2, drop: []int{3}}, &shape{}
+	var out []*branch
+	for _, o := range items {
+		out = append(out, &branch{
+			shape: op, note: Line(o.Error), children: stepBranches(o.Steps, step),
+			parts: []string{o.Time.Local().Format(time.RFC3339), cell(o.Verb), cell(o.Outcome), cell(o.Volume), podOf(uid(o.PodUID), "", "")},
+		})
+	}
+	return out
+}
+
+// podOf names a pod by what is known of it.
+func podOf(uid, namespace, name string) string {
+	switch {
+	case name != "":
+		return "pod " + cell(namespace+"/"+name)
+	case uid != "":
+		return "pod " + cell(uid)
+	}
+	return none
+}
+
+// resultTree has what was done for each volume, and the steps of it.
+func resultTree(items []api.Result, _ Options) []*branch {
+	uid := podUIDs(items, Table, func(r api.Result) string { return r.PodUID })
+	volume, rung, step := &shape{}, &shape{mood: 1}, &shape{}
+	return grouped(items, func(r api.Result) [3]string { return [3]string{r.Plugin, r.Volume, r.PodUID} },
+		func(r api.Result) *branch {
+			return &branch{shape: volume, parts: []string{"volume " + cell(r.Volume), cell(r.Plugin), podOf(uid(r.PodUID), "", "")}}
+		},
+		func(r api.Result) *branch {
+			return &branch{shape: rung, parts: []string{cell(r.Op), cell(string(r.Outcome)), cell(resultPath(r))},
+				note: Line(r.Reason), children: stepBranches(r.Steps, step)}
+		})
+}
+
+// planTree has the steps below their volume and rung.
+func planTree(p *api.Plan) []*branch {
+	step := &shape{}
+	return grouped(p.Parts, ofWhat, func(part api.PlanPart) *branch { return text(Line(ofWhat(part))) },
+		func(part api.PlanPart) *branch {
+			b := text(cell(part.Rung))
+			b.add(stepBranches(part.Steps, step)...)
+			return b
+		})
+}
+
+// orphanTree has what was left below the pod that left it, and why it goes or stays.
+func orphanTree(items []api.Orphan, _ Options) []*branch {
+	uid := podUIDs(items, Table, func(o api.Orphan) string { return o.PodUID })
+	what, stay := &shape{mood: 1, drop: []int{3, 2}}, &shape{}
+	return grouped(items, func(o api.Orphan) string { return o.PodUID },
+		func(o api.Orphan) *branch {
+			if o.PodUID == "" {
+				return text("of no pod")
+			}
+			return text(podOf(uid(o.PodUID), o.Namespace, o.PodName))
+		},
+		func(o api.Orphan) *branch {
+			b := &branch{shape: what, note: Line(o.Reason), parts: []string{
+				cell(string(o.Kind)), cell(firstOf(o.Outcome, string(o.Verdict))), cell(firstOf(o.BlockedBy, wordOf(o))), cell(o.Volume), cell(o.Path),
+			}}
+			for _, s := range o.Stays {
+				reason := s.Reason
+				if s.Next != "" {
+					reason += "; " + s.Next
+				}
+				b.add(&branch{shape: stay, parts: []string{cell(s.BlockedBy), cell(s.Path)}, note: Line(reason)})
+			}
+			return b
+		})
+}
+
+// limitTree has the volumes that count below each limit.
+func limitTree(items []api.Limit, _ Options) []*branch {
+	s := &shape{}
+	var out []*branch
+	for _, l := range items {
+		of := "no limit is known"
+		if l.Limit > 0 {
+			of = fmt.Sprintf("of %d", l.Limit)
+		}
+		b := &branch{shape: s, parts: []string{cell(l.Plugin), fmt.Sprintf("%d attached", l.Attached), of}}
+		for _, v := range l.Volumes {
+			b.add(text(cell(v)))
+		}
+		out = append(out, b)
+	}
+	return out
+}
+
+// pluginTree has the rungs and the tools of each plugin.
+func pluginTree(items []api.Info, _ Options) []*branch {
+	s := &shape{}
+	var out []*branch
+	for _, i := range items {
+		b := &branch{shape: s, parts: []string{cell(i.Name), cell(i.Description)}}
+		b.add(words("modes", i.AccessModes)...)
+		b.add(words("rungs", i.Rungs)...)
+		if len(i.Tools) > 0 {
+			list, tool := text("tools"), &shape{mood: 1}
+			for _, t := range i.Tools {
+				state := "ok"
+				if !t.Present {
+					state = "missing"
+				}
+				list.add(&branch{shape: tool, parts: []string{cell(t.Name), state, cell(firstOf(t.Path, t.Needed))}})
+			}
+			b.add(list)
+		}
+		out = append(out, b)
+	}
+	return out
+}
+
+// words is a branch with one for each word, or nothing.
+func words(head string, list []string) []*branch {
+	if len(list) == 0 {
+		return nil
+	}
+	b := text(head)
+	for _, word := range list {
+		b.add(text(cell(word)))
+	}
+	return []*branch{b}
+}
+
+// pathTree has the mount points of one volume.
+func pathTree(p *api.PathSet, _ Options) []*branch {
+	b, s := text("volume "+cell(p.Volume)+"  "+cell(p.Plugin)), &shape{}
+	for _, at := range places(*p) {
+		b.add(&branch{shape: s, parts: []string{at.what, cell(at.path)}})
+	}
+	return []*branch{b}
+}
+
+// inspectionTree is the tree of list-mounts with the devices below the file systems on
+// top of it, and the metadata.
+func inspectionTree(i *api.Inspection, _ Options) []*branch {
+	root := text(Line(i.SubjectKind) + " " + cell(i.Subject))
+	t := newMountTree(i.Mounts)
+	device := &shape{}
+	byName := map[string]*branch{}
+	listed := map[string]bool{} // by their numbers
+	for _, d := range i.Devices {
+		parts := []string{cell(firstOf(d.Path, d.Name)), cell(d.Type), size(d.Size)}
+		if d.Backing != "" {
+			parts = append(parts, cell(d.Backing))
+		}
+		byName[d.Name], listed[d.Number] = &branch{shape: device, parts: parts}, true
+	}
+	for _, d := range i.Devices {
+		under := root
+		for _, parent := range d.Parents {
+			if byName[parent] != nil {
+				under = byName[parent]
+				break
+			}
+		}
+		under.add(byName[d.Name])
+		if t.on[d.Number] != nil {
+			top := t.top(d.Number)
+			top.parts = top.parts[1:] // the device has its line
+			byName[d.Name].add(top)
+		}
+	}
+	for _, number := range t.devices {
+		if !listed[number] {
+			root.add(t.top(number))
+		}
+	}
+	root.add(t.rest()...)
+	if len(i.Metadata) > 0 {
+		list, s := text("metadata"), &shape{mood: 1}
+		for _, m := range i.Metadata {
+			list.add(&branch{shape: s, parts: []string{cell(m.Path), cell(m.State), cell(pairs(m.Data))}})
+		}
+		root.add(list)
+	}
+	root.add(words("warnings", i.Warnings)...)
+	return []*branch{root}
+}
