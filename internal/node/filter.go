@@ -71,7 +71,7 @@ func (o ListOptions) pod(items []api.Mount) (func(api.Mount) bool, error) {
 			found[m.PodUID] = true
 		}
 	}
-	if len(found) > 1 && !o.anyPod {
+	if len(found) > 1 && (o.memory == nil || !o.memory.looked) { // a watch that began with one goes on with its successor
 		err := api.Errorf(api.ErrUsage, "--pod %q could be any of %d pods on this node", o.Pod, len(found))
 		err.Details = names
 		return nil, err.WithNext("name one by its whole UID, or with its namespace: --pod NAMESPACE/NAME")
@@ -111,14 +111,20 @@ type onDevice struct {
 	nodes   map[string]bool // the paths below the root where one of them is bound
 }
 
-// onDevice finds out which device a word names; nil is any.
-func (s *snapshot) onDevice(ctx context.Context, word string) (*onDevice, error) {
-	if word == "" {
+// onDevice finds out which device is asked for; nil is any.
+func (s *snapshot) onDevice(ctx context.Context, o ListOptions) (*onDevice, error) {
+	if o.Device == "" {
 		return nil, nil
 	}
-	dev, err := s.device(ctx, word)
-	if err != nil {
+	var dev devices.Device
+	var err error
+	if m := o.memory; m != nil && m.device != nil {
+		dev = *m.device
+	} else if dev, err = s.device(ctx, o.Device); err != nil {
 		return nil, err
+	}
+	if o.memory != nil {
+		o.memory.device = &dev
 	}
 	on := &onDevice{s: s, devices: []devices.Device{dev}, nodes: map[string]bool{}}
 	all, err := s.host.Devices.List()

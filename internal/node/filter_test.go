@@ -54,7 +54,7 @@ func TestListFilters(t *testing.T) {
 		"by namespace and name":    {with(func(o *ListOptions) { o.Pod, o.Volume = "shop/web", "disk" }), disk[1:2], "", nil, ""},
 		"by a name":                {with(func(o *ListOptions) { o.Pod, o.Namespace, o.Volume = "web", "shop", "disk" }), disk[1:2], "", nil, ""},
 		"by a name of two":         {with(func(o *ListOptions) { o.Pod, o.Volume = "web", "disk" }), nil, "", api.ErrUsage, podA + " shop/web"},
-		"by a name of two, later":  {with(func(o *ListOptions) { o.Pod, o.Volume, o.anyPod = "web", "disk", true }), disk[1:], "", nil, ""},
+		"by a name of two, later":  {with(func(o *ListOptions) { o.Pod, o.Volume, o.memory = "web", "disk", &memory{looked: true} }), disk[1:], "", nil, ""},
 		"by a name of none":        {with(func(o *ListOptions) { o.Pod = "db" }), nil, left(1), nil, ""},
 		"by a name, nobody asked":  {ListOptions{Pod: "web"}, nil, "", api.ErrUsage, "--no-probe asks nobody"},
 		"orphans":                  {with(func(o *ListOptions) { o.Orphans = true }), []string{volumeC}, "", nil, ""},

@@ -37,36 +37,41 @@ type ListOptions struct {
 	// Duplicates are the paths with more than one mount.
 	Duplicates bool
 
-	anyPod bool // Pod may be several: of a watch that began with one
+	memory *memory // of a watch
 }
 
 // List is every volume on the node, mounted or not, and every other mount below
 // the root. It is ordered by pod, then path; node-wide ones come first.
 func List(ctx context.Context, h *host.Host, o ListOptions) (*api.List[api.Mount], error) {
+	l, _, err := list(ctx, h, o)
+	return l, err
+}
+
+func list(ctx context.Context, h *host.Host, o ListOptions) (*api.List[api.Mount], *snapshot, error) {
 	s, err := look(h)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	s.tell()
-	on, err := s.onDevice(ctx, o.Device)
+	on, err := s.onDevice(ctx, o)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	s.places = slices.DeleteFunc(s.places, func(p place) bool { return !s.takes(o, p) || !on.mayHave(p) })
 	owners := s.askOwners(ctx, o)
 	items := s.items(ctx, o.Probe)
 	if err := owners(items); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if errors.Is(ctx.Err(), context.Canceled) {
-		return nil, ctx.Err() // half a list is none
+		return nil, nil, ctx.Err() // half a list is none
 	}
 	pod, err := o.pod(items)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	items = slices.DeleteFunc(items, func(m api.Mount) bool { return !pod(m) || !o.takesItem(m) || !on.has(m) })
-	return api.NewList("MountList", items, s.warnings), nil
+	return api.NewList("MountList", items, s.warnings), s, nil
 }
 
 // items makes the places into what is shown, with their health.

@@ -82,6 +82,15 @@ type snapshot struct {
 	places   []place // by path
 	remains  []place // metadata of volumes that may have no other place
 	warnings []string
+	unread   []string // directories
+}
+
+// unsure says whether something can be on a path, or below it, although it is not among
+// the places.
+func (s *snapshot) unsure(path string) bool {
+	return s.table.Changed || slices.ContainsFunc(s.unread, func(dir string) bool {
+		return strings.HasPrefix(path+"/", dir+"/") || strings.HasPrefix(dir, path+"/")
+	})
 }
 
 // look reads the mount table and, where the root is there, its directories.
@@ -153,7 +162,7 @@ func (w *walker) dir(path string) (hasMount bool) {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, safefs.ErrIsMount):
 		return false // it went meanwhile, or is listed as a mount
 	case err != nil:
-		w.warnings = append(w.warnings, err.Error())
+		w.warnings, w.unread = append(w.warnings, err.Error()), append(w.unread, path)
 		return false
 	}
 	for _, e := range entries {

@@ -1,0 +1,22 @@
+package api
+
+import "time"
+
+// EventType says what happened to an item of a list that is watched.
+type EventType string
+
+// The types of a MountEvent.
+const (
+	EventAdded    EventType = "added"    // also what there was when the watch began
+	EventModified EventType = "modified" // another mount, state or owner
+	EventRemoved  EventType = "removed"  // neither mount nor directory is there any more
+)
+
+// MountEvent is a change of what list-mounts lists (kvol list-mounts --watch).
+type MountEvent struct {
+	APIVersion string    `json:"apiVersion"`
+	Kind       string    `json:"kind"`
+	Type       EventType `json:"type"`
+	Time       time.Time `json:"time"`   // when it was seen
+	Object     Mount     `json:"object"` // as it is now; of what was removed as it was last seen
+}
