@@ -98,7 +98,8 @@ func TestTeardownOfADeviceBesideANamelessStaging(t *testing.T) {
 	n.must(8, "teardown", "pv", "--pod-uid", podA)
 }
 
-// A list of volumes that does not have the volume does not say that it is detached.
+// A list of volumes that does not have the volume says neither that it is attached nor
+// that it is not.
 func TestCSIDetachOfWhatIsNotListed(t *testing.T) {
 	n := newCSI(t, plainStage, controller)
 	file := n.volume("pv", "vol-1")
@@ -106,6 +107,7 @@ func TestCSIDetachOfWhatIsNotListed(t *testing.T) {
 	n.must(0, "unpublish", "pv", "--pod-uid", podA)
 	n.must(0, "unmount-device", "-f", file)
 	must(t, os.Remove(n.csi.Dir+"/volumes/"+paths.HandleHash("vol-1")+"/volume.json"))
+	n.must(8, "attach", "--check", "-f", file)
 	n.must(0, "detach", "-f", file)
 	if len(n.csi.CallsTo("ControllerUnpublishVolume")) != 1 {
 		t.Error("nobody was asked to detach it")

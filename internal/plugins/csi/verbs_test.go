@@ -29,6 +29,8 @@ type verbs struct {
 	root string
 	csi  *testutil.CSI
 	spec *plugins.Spec
+
+	plugin plugins.VolumePlugin
 }
 
 func newVerbs(t *testing.T, mode v1.PersistentVolumeMode) *verbs {
@@ -36,7 +38,7 @@ func newVerbs(t *testing.T, mode v1.PersistentVolumeMode) *verbs {
 	root := kubelet(t)
 	control := testutil.CSIDefaults()
 	control.AnyVolume = true
-	v := &verbs{t: t, root: root, csi: testutil.StartCSI(t, testutil.CSIOptions{Root: root, Driver: driver, Control: &control})}
+	v := &verbs{t: t, root: root, csi: testutil.StartCSI(t, testutil.CSIOptions{Root: root, Driver: driver, Control: &control}), plugin: csi.New()}
 	dir := filepath.Dir(root)
 	h, err := host.New(host.Options{RootDir: root, StateDir: filepath.Join(dir, "state"), RunDir: filepath.Join(dir, "run")})
 	if err != nil {
@@ -44,7 +46,7 @@ func newVerbs(t *testing.T, mode v1.PersistentVolumeMode) *verbs {
 	}
 	t.Cleanup(h.Close)
 	mgr := plugins.NewManager()
-	if err := mgr.InitPlugins([]plugins.VolumePlugin{csi.New()}, nil, h); err != nil {
+	if err := mgr.InitPlugins([]plugins.VolumePlugin{v.plugin}, nil, h); err != nil {
 		t.Fatal(err)
 	}
 	v.Ops, v.spec = ops.New(h, mgr), volume(t, "", "pv")
@@ -120,6 +122,36 @@ func TestContradictionsAreRefused(t *testing.T) {
 	}
 	if err := v.do(ops.Setup); !errors.Is(err, api.ErrRefused) {
 		t.Errorf("setup: %v", err)
+	}
+	if after := v.csi.Methods(); after != before {
+		t.Errorf("the driver was asked: %s", after[len(before):])
+	}
+}
+
+// Metadata of another volume than the one whose staging directory the pod's mount is of:
+// the driver is asked for neither, and neither is what the volume is described as.
+func TestMountedFromTheStagingOfAnother(t *testing.T) {
+	v := newVerbs(t, v1.PersistentVolumeFilesystem)
+	if err := v.do(ops.Setup); err != nil {
+		t.Fatal(err)
+	}
+	file := v.at("pods", pod, "volumes/kubernetes.io~csi/pv/vol_data.json")
+	if err := os.WriteFile(file, []byte(`{"driverName":"`+driver+`","volumeHandle":"other"}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	staged := v.at("plugins/kubernetes.io/csi", driver, paths.HandleHash("handle of pv"), "globalmount")
+	// The history knows the volume's handle; a node that was set up by its kubelet has none.
+	if err := os.Rename(v.at("../state"), v.at("../before")); err != nil {
+		t.Fatal(err)
+	}
+	before := v.csi.Methods()
+	if _, err := v.plugin.ConstructVolumeSpec("pv", filepath.Dir(file)); !errors.Is(err, api.ErrNotSupported) || !strings.Contains(err.Error(), staged) {
+		t.Errorf("ConstructVolumeSpec: %v", err)
+	}
+	req := v.request()
+	req.Spec, req.Volume = nil, "pv"
+	if _, err := v.Run(v.ctx(), ops.Unpublish, req); !errors.Is(err, api.ErrRefused) || !strings.Contains(err.Error(), staged) {
+		t.Errorf("unpublish: %v", err)
 	}
 	if after := v.csi.Methods(); after != before {
 		t.Errorf("the driver was asked: %s", after[len(before):])
