@@ -47,9 +47,9 @@ func (a *app) longer() string {
 	return "run the same command again; --timeout gives it more time"
 }
 
-// writing says what failed, unless it is a refusal that has words of its own.
+// writing says what failed, unless it has words of its own.
 func writing(err error) error {
-	if err == nil || api.ExitCode(err) != api.ExitFailed {
+	if err == nil || api.ExitCode(err) != api.ExitFailed || api.NewErrorDoc(err).Next != "" {
 		return err
 	}
 	return api.Errorf(nil, "write the result: %w", err).WithNext("make room where the output goes; what was changed meanwhile, kvol history tells")

@@ -62,7 +62,7 @@ func (s *settings) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&s.kubeconfig, "kubeconfig", "", "`FILE` that says where the API server is (default: the kubelet's)")
 	f.BoolVar(&s.assertNoPods, "assert-no-pods", false, "risk: your word that no pod lives on this node")
 
-	f.StringVarP(&s.output, "output", "o", string(render.Table), "`FORMAT`: table, wide, json, yaml, name; shell for plans")
+	f.StringVarP(&s.output, "output", "o", string(render.Table), "`FORMAT`: table, wide, json, jsonl, yaml, name, tree; with a template as in kubectl jsonpath=, jsonpath-as-json=, jsonpath-file=, go-template=, go-template-file=, custom-columns=, custom-columns-file=; shell for plans")
 	f.StringVar(&s.template, "template", "", "`TEMPLATE`, or file of one, for an --output that takes it; by itself a go-template")
 	f.BoolVar(&s.allowMissingKeys, "allow-missing-template-keys", true, "a template may name what is not there")
 	f.StringSliceVar(&s.columns, "columns", nil, "`NAMES` of a table's columns: a,b or +c to add one")

@@ -12,10 +12,16 @@ import (
 	"github.com/kvol/kvol/internal/render"
 )
 
+// shortForms are kubectl's own other words for two of its formats.
+var shortForms = map[string]string{"template": string(render.GoTemplate), "templatefile": string(render.GoTemplateFile)}
+
 // settleOutput takes --output FORMAT=TEMPLATE apart, as kubectl does, and reads the
 // file of a format that names one.
 func (a *app) settleOutput(ctx context.Context) error {
 	format, text, given := strings.Cut(a.output, "=")
+	if long, ok := shortForms[format]; ok {
+		format = long
+	}
 	a.format, a.templateText = render.Format(format), text
 	switch {
 	case a.template != "" && a.origins["output"] != "flag":

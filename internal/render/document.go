@@ -44,6 +44,13 @@ func (d Document[T]) Write(w io.Writer, v T, o Options) error {
 	case Tree:
 		return writeTree(w, d.tree(v, o), o)
 	}
+	if o.Format.TakesTemplate() {
+		raw, err := d.json(v)
+		if err != nil {
+			return err
+		}
+		return writeTemplate(w, raw, o)
+	}
 	return d.text(w, v, o)
 }
 

@@ -7,6 +7,7 @@
 package render
 
 import (
+	"bytes"
 	"cmp"
 	"io"
 	"slices"
@@ -39,14 +40,11 @@ const (
 	CustomColumnsFile Format = "custom-columns-file"
 )
 
+// templates are the formats that are nothing without a template.
+var templates = []Format{JSONPath, JSONPathAsJSON, JSONPathFile, GoTemplate, GoTemplateFile, CustomColumns, CustomColumnsFile}
+
 // TakesTemplate says that the format is nothing without a template.
-func (f Format) TakesTemplate() bool {
-	switch f {
-	case JSONPath, JSONPathAsJSON, JSONPathFile, GoTemplate, GoTemplateFile, CustomColumns, CustomColumnsFile:
-		return true
-	}
-	return false
-}
+func (f Format) TakesTemplate() bool { return slices.Contains(templates, f) }
 
 // InFile says that what is given to the format is the file of the template.
 func (f Format) InFile() bool { return strings.HasSuffix(string(f), "-file") }
@@ -139,7 +137,7 @@ func (v View[T]) Check(o Options) error {
 		}
 	}
 	if o.SortBy != "" {
-		_, err := find(all, "--sort-by", o.SortBy)
+		_, err := sortKey(all, o)
 		return err
 	}
 	return nil
@@ -160,6 +158,13 @@ func (v View[T]) Write(w io.Writer, l *api.List[T], o Options) error {
 		return writeYAML(w, l)
 	case Name:
 		return writeNames(w, l.Items, v.names, o.Null)
+	}
+	if o.Format.TakesTemplate() {
+		var b bytes.Buffer
+		if err := writeList(&b, l); err != nil {
+			return err
+		}
+		return writeTemplate(w, b.Bytes(), o)
 	}
 	if len(l.Items) == 0 {
 		return nil
@@ -192,7 +197,7 @@ func (v View[T]) sorted(l *api.List[T], o Options) (*api.List[T], error) {
 	if o.SortBy == "" {
 		return l, nil
 	}
-	key, err := find(v.columns(nil, Wide), "--sort-by", o.SortBy)
+	key, err := sortKey(v.columns(nil, Wide), o)
 	if err != nil {
 		return nil, err
 	}
@@ -200,6 +205,14 @@ func (v View[T]) sorted(l *api.List[T], o Options) (*api.List[T], error) {
 	out.Items = slices.Clone(l.Items)
 	slices.SortStableFunc(out.Items, key.compare)
 	return &out, nil
+}
+
+// sortKey is the column to sort by, whose name may be written as kubectl's JSONPath.
+func sortKey[T any](columns []column[T], o Options) (column[T], error) {
+	if field, ok := fieldPath(o.SortBy); ok {
+		o.SortBy = field
+	}
+	return find(columns, "--sort-by", o.SortBy)
 }
 
 // pick chooses the columns of a table: those of the format, or those named.
@@ -249,6 +262,7 @@ func checkFormat(o Options, names, shell, tree bool) error {
 	if tree {
 		allowed = append(allowed, Tree)
 	}
+	allowed = append(allowed, templates...)
 	if shell {
 		allowed = append(allowed, Shell)
 	}
@@ -256,6 +270,9 @@ func checkFormat(o Options, names, shell, tree bool) error {
 		words := make([]string, len(allowed))
 		for i, f := range allowed {
 			words[i] = string(f)
+			if f.TakesTemplate() {
+				words[i] += "="
+			}
 		}
 		return api.Errorf(api.ErrUsage, "--output %q is not a format of this command; allowed formats are: %s",
 			o.Format, strings.Join(words, ", "))
@@ -265,6 +282,10 @@ func checkFormat(o Options, names, shell, tree bool) error {
 	}
 	if len(o.Columns) > 0 && o.Format != Table && o.Format != Wide {
 		return api.Errorf(api.ErrUsage, "--columns goes with --output table or wide, not with %q", o.Format)
+	}
+	if o.Format.TakesTemplate() {
+		_, err := newPrinter(o)
+		return err
 	}
 	return nil
 }

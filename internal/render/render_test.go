@@ -140,7 +140,7 @@ func TestGolden(t *testing.T) {
 		"version": document(Version(), &api.VersionInfo{APIVersion: api.Version, Kind: "VersionInfo", Version: "v1", Commit: "c", Date: "d",
 			Go: "go1.26", Platform: "linux/amd64"}),
 	} {
-		for _, f := range []Format{Table, Wide, JSON, YAML, Name, Shell} {
+		for _, f := range []Format{Table, Wide, JSON, JSONL, YAML, Name, Shell} {
 			o := Options{Format: f}
 			if w.check.Check(o) != nil {
 				continue
@@ -215,7 +215,7 @@ func TestOptions(t *testing.T) {
 	if err := Paths().Check(Options{Format: Table, SortBy: "path"}); !errors.Is(err, api.ErrUsage) {
 		t.Errorf("an order for a document: %v", err)
 	}
-	if err := Version().Check(Options{Format: Name}); !errors.Is(err, api.ErrUsage) || !strings.Contains(err.Error(), "table, wide, json, yaml") {
+	if err := Version().Check(Options{Format: Name}); !errors.Is(err, api.ErrUsage) || !strings.Contains(err.Error(), "table, wide, json, jsonl, yaml") {
 		t.Errorf("names of a document that has none: %v", err)
 	}
 }

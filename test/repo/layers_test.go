@@ -70,6 +70,9 @@ var libraries = []struct{ lib, home string }{
 	{"github.com/spf13/cobra/doc", "test"}, // makes manual pages, which kvol does not
 	{"github.com/moby/sys/mountinfo", "internal/host/mounts"},
 	{"k8s.io/mount-utils", "internal/host"},
+	{"k8s.io/client-go", "internal/render"}, // for util/jsonpath; its clients would double the time of every start
+	{"k8s.io/cli-runtime", "test"},
+	{"k8s.io/kubectl", "test"},
 	{"github.com/prometheus/procfs", "internal/host"},
 	{"github.com/cyphar/filepath-securejoin", "internal/host"},
 	{"github.com/rogpeppe/go-internal", "test"},
