@@ -136,7 +136,7 @@ func (g grid) blocks(b *bytes.Buffer, o Options) {
 		}
 	}
 	for i, row := range g.rows {
-		if i > 0 {
+		if i > 0 || o.goesOn {
 			b.WriteByte('\n')
 		}
 		for j, value := range row {

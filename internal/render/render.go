@@ -70,6 +70,9 @@ type Options struct {
 	// Unicode draws trees with box lines and marks what is cut with one character;
 	// else both are ASCII.
 	Unicode bool
+
+	goesOn bool  // the table has begun before
+	from   []int // its widths
 }
 
 // ForPeople says that the format is read by people, so that notes may stand

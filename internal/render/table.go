@@ -48,6 +48,10 @@ func tracks(heads ...string) []track {
 
 // writeTable draws no lines: one line an item.
 func writeTable[T any](w io.Writer, columns []column[T], items []T, o Options) error {
+	return gridOf(columns, items).write(w, o)
+}
+
+func gridOf[T any](columns []column[T], items []T) grid {
 	g := grid{columns: make([]track, len(columns)), rows: make([][]string, len(items))}
 	for i, c := range columns {
 		g.columns[i] = track{head: c.heading(), keep: c.keep, mood: c.mood}
@@ -60,7 +64,7 @@ func writeTable[T any](w io.Writer, columns []column[T], items []T, o Options) e
 		}
 		g.rows[i] = row
 	}
-	return g.write(w, o)
+	return g
 }
 
 // write aligns the cells. A table that is wider than the terminal is fitted to it, or
@@ -85,9 +89,10 @@ func (g grid) write(w io.Writer, o Options) error {
 // widths are what the columns take when nothing is cut.
 func (g grid) widths(o Options) []int {
 	out := make([]int, len(g.columns))
+	copy(out, o.from)
 	for i, t := range g.columns {
 		if !o.NoHeaders {
-			out[i] = width(t.head)
+			out[i] = max(out[i], width(t.head))
 		}
 	}
 	for _, row := range g.rows {
@@ -149,7 +154,7 @@ func (g grid) lines(w io.Writer, widths []int, between string, o Options) error 
 	if err := t.Start(); err != nil {
 		return err
 	}
-	if !o.NoHeaders {
+	if !o.NoHeaders && !o.goesOn {
 		heads := make([]string, len(g.columns))
 		for i, c := range g.columns {
 			heads[i] = c.head
