@@ -190,7 +190,7 @@ func (a *app) enter(pid int, isKubelet bool) error {
 	env := append(os.Environ(), fmt.Sprintf("%s=%d", envHanded, letter.Fd()))
 	err = view.Become(append([]string{os.Args[0]}, a.args...), env, keep...)
 	return api.Errorf(api.ErrRefused, "kvol cannot go to the mount namespace of process %d: %w", pid, err).
-		WithNext("run kvol there yourself, with its files: %s", a.byHand(pid))
+		WithNext("do it there yourself, with its files: %s", a.byHand(pid))
 }
 
 // byHand is the command that does the same by nsenter(1).

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/kvol/kvol/internal/api"
+	"github.com/kvol/kvol/internal/host/act"
 	"github.com/kvol/kvol/internal/host/devices"
 )
 
@@ -80,5 +81,5 @@ func (op *operation) conflict(what, path string, holders []devices.Holder) error
 	for _, h := range holders {
 		e.Details = append(e.Details, "holder "+op.holder(h))
 	}
-	return e.WithNext("end that use first; see also: kvol list-mounts; lsblk %s", path)
+	return e.WithNext("end that use first; see also: kvol list-mounts; lsblk %s", act.Quote(path))
 }

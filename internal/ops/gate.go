@@ -283,7 +283,7 @@ func (op *operation) nodeless(path string) error {
 		return nil
 	}
 	return api.Errorf(api.ErrUncertain, "the kernel has this device and there is no node for it, so who uses it cannot be known").At(path).
-		WithNext("run kvol where /dev is the machine's own: nsenter -t 1 -m")
+		WithNext("run the same command where /dev is the machine's own: nsenter -t 1 -m kvol …")
 }
 
 // stillHeld refuses a detach with the names of the holders; none is no refusal.
@@ -295,7 +295,7 @@ func (op *operation) stillHeld(path string, holders []devices.Holder) error {
 	for _, h := range holders {
 		e.Details = append(e.Details, "holder "+op.holder(h))
 	}
-	return e.WithNext("end what uses it and run the same command again; see also: lsof %s; lsblk %s", path, path)
+	return e.WithNext("end what uses it and run the same command again; see also: lsof %[1]s; lsblk %[1]s", act.Quote(path))
 }
 
 // unplanned leaves out the holders that the steps of a dry run take away, and says

@@ -44,25 +44,25 @@ func (op *operation) fromClaim() error {
 		uid = uuid.NewSHA1(uuid.NameSpaceURL, []byte(pvc.Namespace+"/"+pvc.Name)).String()
 	}
 	op.name = "pvc-" + uid
-	bad := func(kind error, format string, args ...any) error {
-		return api.Errorf(kind, "claim %s: %w", pvc.Name, fmt.Errorf(format, args...))
+	bad := func(kind error, next, format string, args ...any) error {
+		return api.Errorf(kind, "claim %s: %w", pvc.Name, fmt.Errorf(format, args...)).WithNext("%s", next)
 	}
 	switch size := pvc.Spec.Resources.Requests.Storage(); {
 	case pvc.Spec.VolumeName != "":
-		return bad(api.ErrInput, "it is bound to volume %s already", pvc.Spec.VolumeName)
+		return bad(api.ErrInput, "set that volume up (kvol setup -f FILE), or give a claim that is not bound", "it is bound to volume %s already", pvc.Spec.VolumeName)
 	case size.Sign() <= 0:
-		return bad(api.ErrInput, "spec.resources.requests.storage is missing, or is not above 0")
+		return bad(api.ErrInput, "write how large the volume is to be: 1Gi", "spec.resources.requests.storage is missing, or is not above 0")
 	case pvc.Spec.DataSource != nil || pvc.Spec.DataSourceRef != nil:
-		return bad(api.ErrNotSupported, "%s makes no volumes from a data source", class.Provisioner)
+		return bad(api.ErrNotSupported, "take spec.dataSource and dataSourceRef out of the claim", "%s makes no volumes from a data source", class.Provisioner)
 	case pvc.Spec.Selector != nil:
-		return bad(api.ErrNotSupported, "%s makes no volumes for a selector", class.Provisioner)
+		return bad(api.ErrNotSupported, "take spec.selector out of the claim", "%s makes no volumes for a selector", class.Provisioner)
 	case len(class.MountOptions) > 0 && !op.plugin.SupportsMountOption():
-		return bad(api.ErrInput, "its class %s has mountOptions, and volumes of %s take none", class.Name, class.Provisioner)
+		return bad(api.ErrInput, "take mountOptions out of the class", "its class %s has mountOptions, and volumes of %s take none", class.Name, class.Provisioner)
 	}
 	if p, err := plugins.As[plugins.PersistentVolumePlugin](op.plugin); err == nil {
 		for _, mode := range pvc.Spec.AccessModes {
 			if !slices.Contains(p.GetAccessModes(), mode) {
-				return bad(api.ErrNotSupported, "it asks for %s, and %s has %v", mode, class.Provisioner, p.GetAccessModes())
+				return bad(api.ErrNotSupported, "ask for an access mode that it has", "it asks for %s, and %s has %v", mode, class.Provisioner, p.GetAccessModes())
 			}
 		}
 	}

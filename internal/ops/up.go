@@ -117,7 +117,7 @@ func checkAttacher(ctx context.Context, p plugins.AttachableVolumePlugin, req Re
 		return api.Errorf(api.ErrUncertain, "whether it is attached cannot be known: nobody here tells").
 			WithNext("ask the cluster: kubectl get volumeattachments; its document can be given with -f")
 	case !is:
-		return api.Errorf(api.ErrNotFound, "it is not attached to node %s", nodeName)
+		return api.Errorf(api.ErrNotFound, "it is not attached to node %s", nodeName).WithNext("attach it: kvol attach -f FILE")
 	}
 	return nil
 }

@@ -117,7 +117,7 @@ func (l Layout) Parse(abs string) Path {
 // kind does not have. Errors are [api.ErrInput].
 func (l Layout) Build(p Path) (string, error) {
 	if l.Root == "" {
-		return "", api.Errorf(api.ErrInput, "no kubelet root directory").WithNext("give --root-dir")
+		return "", api.Errorf(api.ErrInput, "no kubelet root directory").WithNext("give it: --root-dir DIR")
 	}
 	if p.Kind == RootDir && p == (Path{Kind: RootDir}) {
 		return l.Root, nil

@@ -163,7 +163,7 @@ func (m *VolumePluginMgr) FindPluginBySpec(spec *Spec) (VolumePlugin, error) {
 		names[i] = p.GetPluginName()
 	}
 	e := api.Errorf(api.ErrAmbiguousPlugin, "%s is claimed by %s", spec, strings.Join(names, " and ")).
-		WithNext("name the plugin")
+		WithNext("say which: --plugin NAME")
 	e.Volume, e.Details = spec.Name(), names
 	return nil, e
 }

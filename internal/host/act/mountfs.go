@@ -99,7 +99,8 @@ func (a MountFS) do(_ context.Context, r *Runner) (string, error) {
 	defer target.Close()
 	err = unix.Mount(a.Source, fdPath(target), a.FSType, 0, strings.Join(a.Options, ","))
 	if errors.Is(err, unix.ENODEV) || errors.Is(err, unix.EINVAL) {
-		return "", api.Errorf(api.ErrNotSupported, "the kernel mounts no %s with the options %q: %w", a.FSType, strings.Join(a.Options, ","), err)
+		return "", api.Errorf(api.ErrNotSupported, "the kernel mounts no %s with the options %q: %w", a.FSType, strings.Join(a.Options, ","), err).
+			At(a.Target).WithNext("the kernel says why: dmesg | tail")
 	}
 	return "", os.NewSyscallError("mount", err)
 }

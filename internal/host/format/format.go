@@ -328,7 +328,7 @@ func (e Env) unfinished(ctx context.Context, d *Decision, pending *Intent, allow
 		}
 		if reason != "" {
 			return refuse(d.Device, "its %s was complete and is damaged, so it may hold data: %s", pending.FSType, reason).
-				WithNext("repair it with the backups (fsck.%s), or find out what damaged it", pending.FSType)
+				WithNext("find out what damaged it; then repair it with the backups, while it is mounted nowhere: fsck.%s %s", pending.FSType, d.Device.Path)
 		}
 	}
 	d.Verdict, d.intent = Continue, pending

@@ -55,7 +55,7 @@ func Fsck(ctx context.Context, e Env, path, fsType string) (warning string, err 
 		return "", err
 	case res.ExitCode == fsckUncorrected:
 		return "", refuse(dev.Device, "its %s has errors that need a decision: %v", fsType, res.Check(cmd)).
-			WithNext("fsck.%s %s", fsType, dev.Path)
+			WithNext("repair it by hand while it is mounted nowhere, and answer what it asks: fsck.%s %s", fsType, dev.Path)
 	case !slices.Contains([]int{0, fsckCorrected}, res.ExitCode):
 		return fmt.Sprintf("%s: %v", dev.Path, res.Check(cmd)), nil
 	}

@@ -196,7 +196,7 @@ func (s *server) run(t *task) (result any, files []*os.File, err error) {
 	}()
 	job := s.jobs[t.Job]
 	if job == nil {
-		return nil, nil, api.Errorf(api.ErrNotSupported, "the probe helper has no job %q", t.Job)
+		return nil, nil, api.Errorf(nil, "the probe helper has no job %q", t.Job)
 	}
 	return job(t.Args, t.files)
 }

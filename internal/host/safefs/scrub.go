@@ -81,7 +81,7 @@ func (s *scrubber) step() error {
 		return err
 	}
 	if in.rounds++; in.rounds > tries {
-		return s.fail("", api.Errorf(api.ErrBusy, "something fills it again as fast as it is emptied"))
+		return s.fail("", api.Errorf(api.ErrBusy, "something fills it again as fast as it is emptied").WithNext("end what writes there, then run the same command again"))
 	}
 	if _, err := unix.Seek(s.cur, 0, unix.SEEK_SET); err != nil {
 		return s.fail("", err)

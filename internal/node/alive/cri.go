@@ -19,8 +19,8 @@ import (
 	"github.com/kvol/kvol/internal/api"
 )
 
-// sockets are where container runtimes listen.
-var sockets = []string{
+// RuntimeSockets are where container runtimes listen.
+var RuntimeSockets = []string{
 	"/run/containerd/containerd.sock",
 	"/run/crio/crio.sock",
 	"/var/run/cri-dockerd.sock",
@@ -59,8 +59,8 @@ func (l *look) askCRI(ctx context.Context) answer {
 		}
 	}
 	if all.err == nil && len(asked) == 0 {
-		all.err = api.Errorf(api.ErrMissingTool, "no container runtime found (%s); name it with --runtime-endpoint",
-			cmp.Or(strings.Join(none, "; "), "none of the usual sockets is there"))
+		all.err = api.Errorf(api.ErrMissingTool, "no container runtime found (%s)",
+			cmp.Or(strings.Join(none, "; "), "none of the usual sockets is there")).WithNext("name it: --runtime-endpoint SOCKET")
 	}
 	all.note = strings.Join(append(asked, none...), "; ")
 	return all
@@ -77,7 +77,7 @@ func (l *look) endpoints(ctx context.Context) (named string, found []string) {
 	if file, err := l.files.Read(ctx, "/etc/crictl.yaml"); err == nil && yaml.Unmarshal(file.Data, &crictl) == nil && crictl.Endpoint != "" {
 		return crictl.Endpoint, nil
 	}
-	for _, path := range sockets {
+	for _, path := range RuntimeSockets {
 		if l.files.Exists(ctx, path) {
 			found = append(found, path)
 		}

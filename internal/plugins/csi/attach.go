@@ -270,7 +270,7 @@ func (d detacher) Detach(ctx context.Context, run *act.Runner, ref plugins.Ref, 
 	}
 	if !can {
 		return api.Errorf(api.ErrNotSupported, "CSI driver %s serves no controller on this node: the cluster's own detaches the volume once nobody uses it", v.driver).
-			WithNext("kubectl get volumeattachment %s", paths.CSIAttachmentID(v.handle, v.driver, d.host.NodeName))
+			WithNext("wait until it is gone: kubectl get volumeattachment %s --watch", paths.CSIAttachmentID(v.handle, v.driver, d.host.NodeName))
 	}
 	info, err := drv.nodeInfo(ctx)
 	if err != nil {

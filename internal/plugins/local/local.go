@@ -364,12 +364,12 @@ func (p *plugin) outside(path string) error {
 	root := p.host.Layout.Root
 	if strings.HasPrefix(root+"/", path+"/") {
 		return api.Errorf(api.ErrRefused, "the source holds the kubelet's root directory %s, with the volumes of all pods", root).At(path).
-			WithNext("use a directory outside of %s, and not above it", root)
+			WithNext("use a directory outside of %s, and not above it", act.Quote(root))
 	}
 	for _, own := range []string{root + "/pods", root + "/plugins"} {
 		if path == own || strings.HasPrefix(path, own+"/") {
 			return api.Errorf(api.ErrRefused, "the source lies in the kubelet's own directory %s", own).At(path).
-				WithNext("use a directory outside of %s", root)
+				WithNext("use a directory outside of %s", act.Quote(root))
 		}
 	}
 	return nil
