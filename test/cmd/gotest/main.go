@@ -3,18 +3,24 @@
 // installed, and a skip would hide that it is not.
 //
 //	gotest [go test's arguments]
+//	gotest [arguments of all] -- [of one] -- [of another]...
 //
-// The last line counts tests and subtests: "N passed, N failed, N skipped".
+// The latter runs a "go test" for each list at the same time, so that a package whose
+// tests are one after the other can be run in parts beside each other. The last line
+// counts tests and subtests: "N passed, N failed, N skipped".
 package main
 
 import (
 	"bufio"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
+	"sync"
 )
 
 // event is a line of "go test -json"; see "go doc test2json".
@@ -31,34 +37,62 @@ func main() {
 }
 
 func run(args []string, out io.Writer) (int, error) {
-	cmd := exec.Command("go", append([]string{"test", "-json"}, args...)...)
-	cmd.Stderr = os.Stderr
-	pipe, err := cmd.StdoutPipe()
-	if err != nil {
-		return 1, err
-	}
-	if err := cmd.Start(); err != nil {
-		return 1, err
-	}
 	s := summary{out: out, held: map[string]string{}}
-	if err := s.read(pipe); err != nil {
-		_ = cmd.Wait() // the first error is the one to tell
+	lists := split(args)
+	errs := make([]error, len(lists))
+	var wg sync.WaitGroup
+	for i, list := range lists {
+		wg.Go(func() { errs[i] = s.test(list) })
+	}
+	wg.Wait()
+	s.close()
+	if err := errors.Join(errs...); err != nil {
 		return 1, err
 	}
-	if err := cmd.Wait(); err != nil {
-		s.close()
-		return 1, fmt.Errorf("go test: %w", err)
-	}
-	s.close()
 	if len(s.skipped) > 0 && os.Getenv("CI") != "" {
 		return 1, fmt.Errorf("%d skipped, which CI does not allow", len(s.skipped))
 	}
 	return 0, nil
 }
 
+// split gives the arguments of each "go test".
+func split(args []string) [][]string {
+	lists := [][]string{nil}
+	for _, arg := range args {
+		if arg == "--" {
+			lists = append(lists, slices.Clone(lists[0]))
+			continue
+		}
+		lists[len(lists)-1] = append(lists[len(lists)-1], arg)
+	}
+	return lists[min(1, len(lists)-1):]
+}
+
+// test runs one "go test".
+func (s *summary) test(args []string) error {
+	cmd := exec.Command("go", append([]string{"test", "-json"}, args...)...)
+	cmd.Stderr = os.Stderr
+	pipe, err := cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	if err := s.read(pipe); err != nil {
+		_ = cmd.Wait() // the first error is the one to tell
+		return err
+	}
+	if err := cmd.Wait(); err != nil {
+		return fmt.Errorf("go test: %w", err)
+	}
+	return nil
+}
+
 // summary turns events into text as they come. What a test prints is held until
 // it is known whether the test failed.
 type summary struct {
+	mu             sync.Mutex
 	out            io.Writer
 	held           map[string]string
 	passed, failed int
@@ -82,6 +116,8 @@ func (s *summary) read(r io.Reader) error {
 }
 
 func (s *summary) line(line string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	var e event
 	if json.Unmarshal([]byte(line), &e) != nil {
 		fmt.Fprint(s.out, line) // go itself has something to say

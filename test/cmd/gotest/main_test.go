@@ -56,3 +56,14 @@ func TestRun(t *testing.T) {
 		})
 	}
 }
+
+// The parts run, each with what is for all, and are counted together.
+func TestParts(t *testing.T) {
+	t.Setenv("CI", "")
+	module(t, "func TestA(t *testing.T) {}\nfunc TestB(t *testing.T) { t.Log(\"loud\"); t.Fail() }\n")
+	var out strings.Builder
+	code, err := run([]string{"-count=1", "--", "-skip", "TestA", ".", "--", "-run", "TestA", "."}, &out)
+	if got := out.String(); code != 1 || err == nil || !strings.Contains(got, "loud") || !strings.HasSuffix(got, "1 passed, 1 failed, 0 skipped\n") {
+		t.Errorf("code %d, error %v:\n%s", code, err, got)
+	}
+}
