@@ -172,7 +172,7 @@ func Anybody(ctx context.Context, h *host.Host, files *host.Files, o Options) bo
 	if err != nil || len(lists) > 0 || h.RuntimeEndpoint != "" || h.Kubeconfig != "" {
 		return true // a word that is wrong is for Look to say
 	}
-	traces := append([]string{h.Layout.Root + "/config.yaml", h.Layout.Root + "/pki", "/etc/kubernetes", "/etc/crictl.yaml"}, sockets...)
+	traces := append([]string{h.Layout.Root + "/config.yaml", h.Layout.Root + "/pki", "/etc/kubernetes", "/etc/crictl.yaml"}, RuntimeSockets...)
 	return slices.ContainsFunc(traces, func(path string) bool { return files.Exists(ctx, path) })
 }
 

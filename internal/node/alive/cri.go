@@ -59,7 +59,7 @@ func (l *look) askCRI(ctx context.Context) answer {
 		}
 	}
 	if all.err == nil && len(asked) == 0 {
-		all.err = api.Errorf(api.ErrMissingTool, "no container runtime found (%s)",
+		all.err = api.Errorf(api.ErrMissingTool, "no container runtime found (%s); name it with --runtime-endpoint",
 			cmp.Or(strings.Join(none, "; "), "none of the usual sockets is there")).WithNext("name it: --runtime-endpoint SOCKET")
 	}
 	all.note = strings.Join(append(asked, none...), "; ")
