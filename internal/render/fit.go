@@ -9,9 +9,11 @@ import (
 	"github.com/olekukonko/tablewriter/pkg/twwidth"
 )
 
-// least is how narrow a cell may be cut; where even that is too wide, a table is not
-// one any more.
-const least = 6
+// How narrow a cell is cut: while something else can be left out, while nothing can.
+const (
+	fair  = 12
+	least = 6
+)
 
 // width is how many columns of a terminal a text takes.
 func width(s string) int {
@@ -76,7 +78,11 @@ func cut(s string, most int, mark string) string {
 	}
 	switch {
 	case strings.HasPrefix(s, "/"), strings.Contains(s, "/") && !strings.Contains(s, " "):
-		return mark + last(s, room)
+		end := last(s, room)
+		if i := strings.IndexByte(end, '/'); i > 0 && i < len(end)-1 {
+			end = end[i:] // what is in front of it is half a name
+		}
+		return mark + end
 	case strings.Contains(s, " "):
 		return strings.TrimRight(first(s, room), " ") + mark
 	}
@@ -107,8 +113,8 @@ func last(s string, room int) string {
 	return string(runes[at:])
 }
 
-// wrap breaks a text into lines that have room: after a blank, else after a slash or a
-// comma, else anywhere. Nothing is left out but the blanks at which it is broken.
+// wrap breaks a text into lines that have room: at a blank, else after what divides a
+// name or a path, else anywhere. Nothing is left out but the blanks.
 func wrap(s string, room int) []string {
 	var lines []string
 	room = max(room, 2) // of a double-width character
@@ -119,7 +125,7 @@ func wrap(s string, room int) []string {
 		case blank > 0:
 			at = blank
 		default:
-			at = cmp.Or(strings.LastIndexAny(head, "/,")+1, at)
+			at = cmp.Or(strings.LastIndexAny(head, "/,-")+1, at)
 		}
 		lines = append(lines, s[:at])
 		s = strings.TrimLeft(s[at:], " ")

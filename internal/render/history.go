@@ -28,7 +28,7 @@ func operationColumns(items []api.Operation, f Format) []column[api.Operation] {
 		{name: "volume", cell: func(o api.Operation) string { return o.Volume }},
 		{name: "podUID", head: "POD", keep: true, cell: func(o api.Operation) string { return uid(o.PodUID) }},
 		{name: "outcome", mood: true, cell: func(o api.Operation) string { return o.Outcome }},
-		{name: "steps", cell: func(o api.Operation) string { return number(len(o.Steps)) },
+		{name: "steps", spare: true, cell: func(o api.Operation) string { return number(len(o.Steps)) },
 			less: by(func(o api.Operation) int { return len(o.Steps) })},
 		{name: "risks", wide: true, cell: func(o api.Operation) string { return strings.Join(o.Risks, ",") }},
 		{name: "user", wide: true, cell: func(o api.Operation) string { return o.User }},

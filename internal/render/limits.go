@@ -12,6 +12,7 @@ func Limits() View[api.Limit] {
 	return View[api.Limit]{
 		empty:   "No plugin with a limit has volumes here.",
 		columns: limitColumns,
+		names:   func(l api.Limit) []string { return []string{l.Key} },
 		tree:    limitTree,
 	}
 }
@@ -19,7 +20,7 @@ func Limits() View[api.Limit] {
 func limitColumns([]api.Limit, Format) []column[api.Limit] {
 	return []column[api.Limit]{
 		{name: "plugin", cell: func(l api.Limit) string { return l.Plugin }},
-		{name: "key", cell: func(l api.Limit) string { return l.Key }},
+		{name: "key", spare: true, cell: func(l api.Limit) string { return l.Key }},
 		{name: "attached", keep: true, cell: func(l api.Limit) string { return strconv.Itoa(l.Attached) }, less: by(func(l api.Limit) int { return l.Attached })},
 		{name: "limit", keep: true, cell: func(l api.Limit) string { return orNone(l.Limit) }, less: by(func(l api.Limit) int { return int(l.Limit) })},
 		{name: "volumes", wide: true, cell: func(l api.Limit) string { return strings.Join(l.Volumes, ",") }},

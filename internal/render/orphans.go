@@ -49,7 +49,7 @@ func orphanColumns(items []api.Orphan, f Format) []column[api.Orphan] {
 		{name: "podName", wide: true, cell: func(o api.Orphan) string { return o.PodName }},
 		{name: "plugin", wide: true, cell: func(o api.Orphan) string { return o.Plugin }},
 		{name: "volume", cell: func(o api.Orphan) string { return o.Volume }},
-		{name: "steps", cell: func(o api.Orphan) string { return number(len(o.Steps)) }, less: by(func(o api.Orphan) int { return len(o.Steps) })},
+		{name: "steps", spare: true, cell: func(o api.Orphan) string { return number(len(o.Steps)) }, less: by(func(o api.Orphan) int { return len(o.Steps) })},
 		{name: "since", wide: true, cell: since, less: func(a, b api.Orphan) int { return a.Since.Compare(b.Since) }},
 		{name: "path", cell: func(o api.Orphan) string { return o.Path }},
 		{name: "reason", cell: orphanReason},

@@ -87,13 +87,14 @@ type Checker interface {
 
 // column is one column of a table and one key to sort by.
 type column[T any] struct {
-	name string // as --columns and --sort-by know it: the field in JSON
-	head string // the heading; empty is the name in capitals
-	wide bool   // shown in Wide only
-	keep bool   // never cut to fit a terminal
-	mood bool   // a state or an outcome, painted when in colour and never cut
-	cell func(T) string
-	less func(a, b T) int // empty compares the cells as text
+	name  string // as --columns and --sort-by know it: the field in JSON
+	head  string // the heading; empty is the name in capitals
+	wide  bool   // shown in Wide only
+	keep  bool   // never cut to fit a terminal
+	spare bool   // left out where a terminal has no room
+	mood  bool   // a state or an outcome, painted when in colour and never cut
+	cell  func(T) string
+	less  func(a, b T) int // empty compares the cells as text
 }
 
 func (c column[T]) heading() string {

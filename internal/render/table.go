@@ -18,9 +18,10 @@ const (
 
 // track is a column of a grid.
 type track struct {
-	head string
-	keep bool // never cut
-	mood bool // painted, and never cut
+	head  string
+	keep  bool // never cut
+	mood  bool // painted, and never cut
+	spare bool // left out where there is no room
 }
 
 // paint colours a cell of the column.
@@ -54,7 +55,7 @@ func writeTable[T any](w io.Writer, columns []column[T], items []T, o Options) e
 func gridOf[T any](columns []column[T], items []T) grid {
 	g := grid{columns: make([]track, len(columns)), rows: make([][]string, len(items))}
 	for i, c := range columns {
-		g.columns[i] = track{head: c.heading(), keep: c.keep, mood: c.mood}
+		g.columns[i] = track{head: c.heading(), keep: c.keep, mood: c.mood, spare: c.spare}
 	}
 	cells := make([]string, len(items)*len(columns))
 	for i, item := range items {
@@ -71,19 +72,51 @@ func gridOf[T any](columns []column[T], items []T) grid {
 // becomes blocks of lines; wide is never cut.
 func (g grid) write(w io.Writer, o Options) error {
 	widths := g.widths(o)
-	between := gap
-	if o.Width > 0 && o.Format != Wide && total(widths, len(gap)) > o.Width {
-		fitted, ok := fit(widths, g.floor(widths), o.Width-len(tight)*(len(widths)-1))
-		if !ok {
-			var b bytes.Buffer
-			g.blocks(&b, o)
-			_, err := w.Write(b.Bytes())
-			return err
-		}
-		g.cut(fitted, o.mark())
-		widths, between = fitted, tight
+	if o.Width == 0 || o.Format == Wide || total(widths, len(gap)) <= o.Width {
+		return g.lines(w, widths, gap, o)
 	}
-	return g.lines(w, widths, between, o)
+	fitted := g.narrow(widths, o)
+	if fitted == nil {
+		var b bytes.Buffer
+		g.blocks(&b, o)
+		_, err := w.Write(b.Bytes())
+		return err
+	}
+	g.cut(fitted, o.mark())
+	return g.lines(w, fitted, tight, o)
+}
+
+// narrow finds widths that fit the terminal. It leaves out columns that have nothing in
+// any row, and then those that can be spared, as long as what is cut would say too little.
+// nil is that no table fits.
+func (g *grid) narrow(widths []int, o Options) []int {
+	for i := len(widths) - 1; i >= 0; i-- {
+		if !slices.ContainsFunc(g.rows, func(row []string) bool { return row[i] != none }) {
+			widths = g.leaveOut(i, widths)
+		}
+	}
+	for {
+		room := o.Width - len(tight)*(len(widths)-1)
+		if fitted, ok := fit(widths, g.floor(widths, fair), room); ok {
+			return fitted
+		}
+		spare := slices.IndexFunc(g.columns, func(t track) bool { return t.spare && len(o.Columns) == 0 })
+		if spare < 0 {
+			fitted, _ := fit(widths, g.floor(widths, least), room)
+			return fitted
+		}
+		widths = g.leaveOut(spare, widths)
+	}
+}
+
+// leaveOut takes a column away.
+func (g *grid) leaveOut(i int, widths []int) []int {
+	g.columns = slices.Delete(slices.Clone(g.columns), i, i+1)
+	g.rows = slices.Clone(g.rows)
+	for j, row := range g.rows {
+		g.rows[j] = slices.Delete(slices.Clone(row), i, i+1)
+	}
+	return slices.Delete(slices.Clone(widths), i, i+1)
 }
 
 // widths are what the columns take when nothing is cut.
@@ -103,8 +136,8 @@ func (g grid) widths(o Options) []int {
 	return out
 }
 
-// floor is how far each column can be cut.
-func (g grid) floor(widths []int) []int {
+// floor is how far each column can be cut, to no less than so much.
+func (g grid) floor(widths []int, least int) []int {
 	out := slices.Clone(widths)
 	for i, t := range g.columns {
 		if !t.keep && !t.mood {

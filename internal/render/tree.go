@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"io"
 	"slices"
+	"strings"
 )
 
 // branch is a line of a tree and what hangs on it.
@@ -19,6 +20,7 @@ type branch struct {
 // shape is what the branches of one kind have in common: their parts line up.
 type shape struct {
 	mood int   // the part that is painted and never cut; 0 is none
+	last bool  // the last part is never cut
 	drop []int // the parts that are left out where there is little room, one after the other
 }
 
@@ -85,31 +87,30 @@ func writeTree(w io.Writer, roots []*branch, o Options) error {
 	return err
 }
 
-// endRoom is what the last parts of a shape are given at least, which are paths.
-const endRoom = 16
+// ample is how narrow a part of a branch is cut while another one can be left out.
+const ample = 20
 
 // fit gives the widths of all parts but the last of each branch, and leaves parts out
 // where the terminal has no room for them.
 func (s *shape) fit(twigs []twig, o Options) []int {
 	for drop := s.drop; ; drop = drop[1:] {
 		widths, last := measure(twigs)
-		room := o.Width - len(tight)*len(widths)
 		if o.Width == 0 || len(widths) == 0 {
 			return widths
 		}
-		floor := slices.Clone(widths)
-		for i := range floor {
-			if i == 0 || i != s.mood {
-				floor[i] = min(widths[i], least+2)
-			}
+		room := o.Width - len(tight)*len(widths)
+		if s.last {
+			room -= last
+			last = 0
 		}
-		for _, t := range twigs {
-			floor[0] = max(floor[0], min(widths[0], width(t.before)+least+2))
-		}
-		if fitted, ok := fit(widths, floor, room-min(endRoom, last)); ok {
+		if fitted, ok := fit(widths, s.floor(twigs, widths, ample), room-min(fair, last)); ok {
 			return fitted
 		}
 		if len(drop) == 0 {
+			floor := s.floor(twigs, widths, least+2)
+			if fitted, ok := fit(widths, floor, room-min(least+2, last)); ok {
+				return fitted
+			}
 			return floor
 		}
 		for _, t := range twigs {
@@ -118,6 +119,20 @@ func (s *shape) fit(twigs []twig, o Options) []int {
 			}
 		}
 	}
+}
+
+// floor is how far each part can be cut. What the lines of the tree take comes on top.
+func (s *shape) floor(twigs []twig, widths []int, least int) []int {
+	floor := slices.Clone(widths)
+	for i := range floor {
+		if i == 0 || i != s.mood {
+			floor[i] = min(widths[i], least)
+		}
+	}
+	for _, t := range twigs {
+		floor[0] = max(floor[0], min(widths[0], width(t.before)+least))
+	}
+	return floor
 }
 
 // measure gives the widths that the parts have by themselves, and that of the longest
@@ -148,7 +163,7 @@ func (t twig) write(b *bytes.Buffer, widths []int, o Options) {
 		switch {
 		case i < len(t.parts)-1:
 			end += widths[i]
-			part = cut(part, end-at, o.mark())
+			part = cutLabel(part, end-at, o.mark())
 		case o.Width > 0:
 			part = cut(part, o.Width-at, o.mark())
 		}
@@ -174,4 +189,13 @@ func (t twig) write(b *bytes.Buffer, widths []int, o Options) {
 	for _, line := range lines {
 		b.WriteString(t.below + line + "\n")
 	}
+}
+
+// cutLabel cuts a text, but not its first word, which says what the rest is.
+func cutLabel(s string, most int, mark string) string {
+	what, name, ok := strings.Cut(s, " ")
+	if room := most - width(what) - 1; ok && room > least {
+		return what + " " + cut(name, room, mark)
+	}
+	return cut(s, most, mark)
 }

@@ -26,7 +26,7 @@ type mountTree struct {
 func newMountTree(items []api.Mount) *mountTree {
 	t := &mountTree{
 		items: items, uid: podUIDs(items, Table, func(m api.Mount) string { return m.PodUID }),
-		mount: &shape{mood: 1, drop: []int{3, 3}}, system: &shape{}, twigs: make([]*branch, len(items)), parents: make([]int, len(items)), on: map[string][]int{},
+		mount: &shape{mood: 1, drop: []int{4, 3}}, system: &shape{last: true}, twigs: make([]*branch, len(items)), parents: make([]int, len(items)), on: map[string][]int{},
 	}
 	for i, m := range items {
 		t.twigs[i] = t.branch(m)
@@ -176,7 +176,7 @@ func (t *mountTree) label(m api.Mount) string {
 		}
 		return pod
 	}
-	return "mount"
+	return "other mount"
 }
 
 // parent finds the item that another one hangs on: what a pod has on the global mount of
