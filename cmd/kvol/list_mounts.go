@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/kvol/kvol/internal/api"
 	"github.com/kvol/kvol/internal/node"
@@ -13,6 +14,9 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
+
+// shortest is the least --interval: it is not the way to see a change at once.
+const shortest = 100 * time.Millisecond
 
 const listMountsLong = `Lists every volume mount below the kubelet's root, of whatever plugin, and every
 other mount there as other. Each file system is asked once how it is, and one that
@@ -32,7 +36,13 @@ What several filters ask for has to hold together. A name that nothing has gives
 empty list. --pod takes a UID, at least 8 characters that one begins with, a name, or
 namespace/name. --device takes the path of a device, or its number (8:16), and finds
 the mounts of its file system, raw block volumes, and what is on partitions, device
-mapper, md and loop devices over it.`
+mapper, md and loop devices over it.
+
+--watch shows what there is, and then what was added, modified or removed, an event a
+line: in json and jsonl an object (kind MountEvent) with type, time and object, in a
+table EVENT in front. Of mounts the kernel tells at once; what comes and goes within a
+moment may not be told, but how it ends is. It ends at --timeout, with 0, when its
+reader is gone, or by a signal.`
 
 const listMountsExample = `  kvol list-mounts
   # what is not well
@@ -44,6 +54,8 @@ const listMountsExample = `  kvol list-mounts
   kvol ls --device /dev/sdb
   # what pods that are gone left
   kvol ls --orphans -o json
+  # what changes in a pod, an object a line
+  kvol ls --watch --pod shop/web-0 -o jsonl
   # the paths of all mounts, safe for any name
   kvol ls -o name -0 | xargs -0 -n1 echo`
 
@@ -59,6 +71,8 @@ type listMountsOptions struct {
 	kinds, states []string
 	filter        node.ListOptions
 	noProbe       bool
+	watch         bool
+	interval      time.Duration
 }
 
 func newListMountsCmd(a *app) *cobra.Command {
@@ -82,7 +96,17 @@ func newListMountsCmd(a *app) *cobra.Command {
 			if err := o.filter.Check(); err != nil {
 				return err
 			}
-			return a.do(cmd, readLimit, o)
+			if cmd.Flags().Changed("interval") && !o.watch {
+				return api.Errorf(api.ErrUsage, "--interval is how often --watch asks anew").WithNext("give both, or neither")
+			}
+			if o.interval < shortest {
+				return api.Errorf(api.ErrUsage, "--interval is %s; it has to be at least %s", o.interval, shortest)
+			}
+			limit := readLimit
+			if o.watch {
+				limit = endless
+			}
+			return a.do(cmd, limit, o)
 		},
 	}
 	o.addFlags(cmd.Flags())
@@ -101,9 +125,14 @@ func (o *listMountsOptions) addFlags(f *pflag.FlagSet) {
 	f.BoolVar(&o.filter.Orphans, "orphans", false, "only what is of pods that are proven gone")
 	f.BoolVar(&o.filter.Duplicates, "duplicates", false, "only where more than one mount lies on the path")
 	f.BoolVar(&o.noProbe, "no-probe", false, "do not ask the file systems how they are, nor anybody whose the pods are")
+	f.BoolVarP(&o.watch, "watch", "w", false, "show what there is, then each change, until --timeout or a signal")
+	f.DurationVar(&o.interval, "interval", 5*time.Second, "with --watch: how often states, and what is not mounted, are asked anew")
 }
 
 func (o *listMountsOptions) run(ctx context.Context, a *app) error {
+	if o.watch {
+		return o.follow(ctx, a)
+	}
 	return showList(a, render.Mounts(), func() (*api.List[api.Mount], error) {
 		h, _, err := a.open()
 		if err != nil {

@@ -54,12 +54,12 @@ func TestWordsParse(t *testing.T) {
 			volumeOptions: volumeOptions{files: []string{"a"}}, claim: "c", dryRun: true},
 		"paths /a b":            &pathsOptions{paths: []string{"/a", "b"}},
 		"paths -f a --plugin p": &pathsOptions{volumeOptions: volumeOptions{files: []string{"a"}, plugin: "p"}, paths: []string{}},
-		"list-mounts":           &listMountsOptions{filter: node.ListOptions{Probe: true}},
+		"list-mounts":           &listMountsOptions{interval: 5 * time.Second, filter: node.ListOptions{Probe: true}},
 		"ls --kind podVolume,other --no-probe --pod-uid u --plugin p --volume v": &listMountsOptions{
-			kinds: []string{"podVolume", "other"}, noProbe: true, filter: node.ListOptions{
+			kinds: []string{"podVolume", "other"}, noProbe: true, interval: 5 * time.Second, filter: node.ListOptions{
 				Kinds: []api.MountKind{api.KindPodVolume, api.KindOther}, PodUID: "u", Plugin: "p", Volume: "v"}},
 		"ls --state stale --state ok --orphans --duplicates --pod s/w --namespace s --device 8:1": &listMountsOptions{
-			states: []string{"stale", "ok"}, filter: node.ListOptions{Probe: true, States: []api.State{api.StateStale, api.StateOK},
+			states: []string{"stale", "ok"}, interval: 5 * time.Second, filter: node.ListOptions{Probe: true, States: []api.State{api.StateStale, api.StateOK},
 				Orphans: true, Duplicates: true, Pod: "s/w", Namespace: "s", Device: "8:1"}},
 		"inspect data": &inspectOptions{subject: "data"},
 		"plugins":      &pluginsOptions{},

@@ -34,6 +34,7 @@ const grace = 400 * time.Millisecond
 // app is one run of kvol.
 type app struct {
 	stdin    io.Reader
+	stdout   io.Writer
 	out      *bufio.Writer // results only; it keeps the first error of writing
 	stderr   io.Writer
 	args     []string
@@ -46,6 +47,7 @@ type app struct {
 	// changes says that the command can change the node, acts that it will.
 	changes, acts bool
 	anyRoot       bool      // the command needs no root directory
+	endless       bool      // the command ends when it is told to
 	handed        *handover // nil unless this process came from another mount namespace
 	own           map[string]host.OwnDir
 
@@ -84,6 +86,9 @@ func (a *app) main() int {
 		}
 		return a.end(err)
 	case <-a.overdue:
+			if a.endless && !a.wantsJSON() {
+				return api.ExitInterrupted // the way to end it, and no failure
+			}
 		return a.fail(api.Errorf(api.ErrTimeout, "did not end within its time-out, and something that it waits for does not answer"))
 	case <-again:
 		return a.fail(api.Errorf(api.ErrInterrupt, "interrupted twice, so what it was doing was not waited for and may still happen"))
@@ -92,7 +97,7 @@ func (a *app) main() int {
 
 func newApp(args []string, stdin io.Reader, stdout, stderr io.Writer) *app {
 	return &app{
-		stdin: stdin, terminal: isTerminal(stdout), width: columns(stdout), out: bufio.NewWriterSize(stdout, 64<<10), stderr: stderr, args: args,
+		stdin: stdin, stdout: stdout, terminal: isTerminal(stdout), width: columns(stdout), out: bufio.NewWriterSize(stdout, 64<<10), stderr: stderr, args: args,
 		log: slog.New(slog.DiscardHandler), progress: newProgress(stderr), overdue: make(chan struct{}),
 	}
 }
@@ -143,7 +148,8 @@ func (a *app) do(cmd *cobra.Command, limit time.Duration, r runner) error {
 		return err
 	}
 	a.changes, a.acts = changing(cmd.Flags())
-	reading, stop := context.WithTimeout(cmd.Context(), a.watch(limit))
+	a.endless = limit == endless
+	reading, stop := context.WithTimeout(cmd.Context(), a.watch(min(limit, slowLimit)))
 	defer stop()
 	defer a.watchdog.Stop()
 	if err := a.load(reading, cmd.Root().PersistentFlags()); err != nil {
