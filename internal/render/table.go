@@ -90,7 +90,7 @@ func (g grid) write(w io.Writer, o Options) error {
 // any row, and then those that can be spared, as long as what is cut would say too little.
 // nil is that no table fits.
 func (g *grid) narrow(widths []int, o Options) []int {
-	for i := len(widths) - 1; i >= 0; i-- {
+	for i := len(widths) - 1; i >= 0 && o.from == nil; i-- { // later rows may have it
 		if !slices.ContainsFunc(g.rows, func(row []string) bool { return row[i] != none }) {
 			widths = g.leaveOut(i, widths)
 		}
