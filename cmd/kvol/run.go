@@ -68,7 +68,11 @@ type runner interface {
 // Run is kvol without its process: the words after the name in, the exit code
 // out. It returns in time even if a call that it made never does.
 func Run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	return newApp(args, stdin, stdout, stderr).main()
+	a := newApp(args, stdin, stdout, stderr)
+	if completing(args) {
+		return a.complete()
+	}
+	return a.main()
 }
 
 func (a *app) main() int {

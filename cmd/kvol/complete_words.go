@@ -1,0 +1,360 @@
+package main
+
+import (
+	"maps"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/kvol/kvol/internal/host"
+	"github.com/kvol/kvol/internal/host/probe"
+	"github.com/kvol/kvol/internal/node"
+	"github.com/kvol/kvol/internal/node/alive"
+	"github.com/kvol/kvol/internal/plugins/all"
+	"github.com/kvol/kvol/internal/render"
+
+	"github.com/spf13/cobra"
+)
+
+// What the shell does beside what is offered: nothing, files where nothing is, only
+// directories, only files whose endings are offered.
+const (
+	noFiles = cobra.ShellCompDirectiveNoFileComp
+	anyFile = cobra.ShellCompDirectiveDefault
+	onlyDir = cobra.ShellCompDirectiveFilterDirs
+	ofKind  = cobra.ShellCompDirectiveFilterFileExt
+)
+
+// arguments are what the arguments of a command may be; of the others there are none.
+var arguments = map[string]offers{
+	"inspect": once(either(volumes, pods, places)), "wait": once(either(volumes, pods, places)),
+	"paths": places, "recover": once(either(volumes, places)),
+	"detach": once(either(volumes, places)), "unmount-device": once(either(volumes, places)),
+	"teardown": once(either(volumes, places)), "expand": once(either(volumes, places)),
+	"unpublish": once(published),
+	"help":      commandNames,
+}
+
+// values are what the values of a flag may be; nil is what nobody can tell.
+var values = map[string]offers{
+	"columns": list(columnNames), "sort-by": columnNames, "output": formats,
+	"color": choice("auto", "always", "never"), "log-level": choice("debug", "info", "warn", "error"),
+	"kind": list(choice(as[string](mountKinds)...)), "state": list(choice(as[string](mountStates)...)),
+	"volume": volumes, "pod": podsByName, "pod-uid": pods, "namespace": namespaces, "plugin": pluginNames,
+	"device": deviceNames, "pods-from": list(sources), "csi-endpoint": driverSockets, "runtime-endpoint": runtimeSockets,
+	"filename": ending("yaml", "yml", "json"), "from-plan": ending("json"), "config": ending("yaml", "yml"),
+	"kubeconfig": file, "template": file,
+	"root-dir": directory, "state-dir": directory, "run-dir": directory, "proc-root": directory, "sys-root": directory,
+	"dev-root": directory, "quarantine": directory,
+
+	"node-name": nil, "mount-namespace": nil, "timeout": nil, "probe-timeout": nil, "lock-timeout": nil, "interval": nil,
+	"verbose": nil, "claim": nil, "size": nil, "publish-context": nil, "since": nil, "limit": nil, "max": nil, "min-age": nil,
+}
+
+func file(tab) ([]string, cobra.ShellCompDirective)      { return nil, anyFile }
+func directory(tab) ([]string, cobra.ShellCompDirective) { return nil, onlyDir }
+
+func ending(endings ...string) offers {
+	return func(tab) ([]string, cobra.ShellCompDirective) { return endings, ofKind }
+}
+
+func choice(of ...string) offers {
+	return func(tab) ([]string, cobra.ShellCompDirective) { return slices.Clone(of), noFiles }
+}
+
+// once is for a command that takes one argument.
+func once(what offers) offers {
+	return func(t tab) ([]string, cobra.ShellCompDirective) {
+		if len(t.args) > 0 {
+			return nil, noFiles
+		}
+		return what(t)
+	}
+}
+
+// either is a path where one is begun, and else a name.
+func either(what ...offers) offers {
+	last := len(what) - 1
+	return func(t tab) (out []string, directive cobra.ShellCompDirective) {
+		if strings.HasPrefix(t.word, "/") {
+			return what[last](t)
+		}
+		for _, w := range what[:last] {
+			more, _ := w(t)
+			out = append(out, more...)
+		}
+		return out, noFiles
+	}
+}
+
+// list is for words with commas between them, each of which may have a + in front.
+func list(what offers) offers {
+	return func(t tab) ([]string, cobra.ShellCompDirective) {
+		begun := strings.LastIndexByte(t.word, ',') + 1
+		if strings.HasPrefix(t.word[begun:], "+") {
+			begun++
+		}
+		head := t.word[:begun]
+		given := strings.FieldsFunc(head, func(r rune) bool { return r == ',' || r == '+' })
+		t.word = t.word[begun:]
+		out, directive := what(t)
+		out = slices.DeleteFunc(out, func(s string) bool { return slices.Contains(given, s) })
+		for i := range out {
+			out[i] = head + out[i]
+		}
+		return out, directive
+	}
+}
+
+func commandNames(t tab) (out []string, directive cobra.ShellCompDirective) {
+	at, rest, err := t.cmd.Root().Find(t.args)
+	if err != nil || len(rest) > 0 {
+		return nil, noFiles
+	}
+	for _, sub := range at.Commands() {
+		if sub.IsAvailableCommand() {
+			out = append(out, described(sub.Name(), sub.Short))
+		}
+	}
+	return out, noFiles
+}
+
+// plain are the names that every shell takes as they are. bash inserts what several
+// names have in common without quoting it, and its completion hands the line to eval:
+// a name with $(…) in it would be run at the next press of the key. Whoever may make a
+// pod chooses names on this node, so others are not offered.
+var plain = regexp.MustCompile(`^[A-Za-z0-9_./][A-Za-z0-9_./:@%+=,^~#-]*$`)
+
+// described is what is offered, and what it is in words that a terminal can show.
+func described(word, what string) string {
+	const most = 60
+	if what = render.Line(what); len([]rune(what)) > most {
+		what = string([]rune(what)[:most-1]) + "…"
+	}
+	return strings.TrimSuffix(word+"\t"+what, "\t")
+}
+
+func (t tab) flag(name string) string {
+	if f := t.cmd.Flags().Lookup(name); f != nil && f.Changed {
+		return f.Value.String()
+	}
+	return ""
+}
+
+func volumes(t tab) ([]string, cobra.ShellCompDirective) {
+	return t.volumes(func(node.Seen) bool { return true }), noFiles
+}
+
+// published are the volumes that a pod has.
+func published(t tab) ([]string, cobra.ShellCompDirective) {
+	return t.volumes(func(s node.Seen) bool { return s.PodUID != "" }), noFiles
+}
+
+func (t tab) volumes(keep func(node.Seen) bool) (out []string) {
+	type volume struct {
+		what string
+		pods map[string]bool
+	}
+	all := map[string]*volume{}
+	plugin := t.flag("plugin")
+	for _, s := range t.look().seen {
+		if !plain.MatchString(s.Volume) || !keep(s) || plugin != "" && s.Plugin != plugin {
+			continue
+		}
+		v := all[s.Volume]
+		if v == nil {
+			v = &volume{pods: map[string]bool{}}
+			all[s.Volume] = v
+		}
+		if v.what == "" || s.Handle != "" {
+			v.what = s.Plugin
+			if s.Handle != "" && s.Handle != s.Volume {
+				v.what = s.Handle
+			}
+		}
+		if s.PodUID != "" {
+			v.pods[s.PodUID] = true
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		v := all[name]
+		switch n := len(v.pods); n {
+		case 0:
+		case 1:
+			v.what += ", 1 pod"
+		default:
+			v.what += ", " + strconv.Itoa(n) + " pods"
+		}
+		out = append(out, described(name, v.what))
+	}
+	return out
+}
+
+// podVolumes are the pods, by UID, and the volumes of each. Where a volume is named it
+// is only about those that have it.
+func (t tab) podVolumes() (names map[string]string, volumes map[string][]string) {
+	names, volumes = map[string]string{}, map[string][]string{}
+	wanted := t.flag("volume")
+	if wanted == "" && len(t.args) > 0 {
+		wanted = t.args[0]
+	}
+	having := map[string]bool{}
+	for _, s := range t.look().seen {
+		if !plain.MatchString(s.PodUID) {
+			continue
+		}
+		names[s.PodUID] = s.PodName
+		if plain.MatchString(s.Volume) && !slices.Contains(volumes[s.PodUID], s.Volume) {
+			volumes[s.PodUID] = append(volumes[s.PodUID], s.Volume)
+		}
+		if wanted != "" && (s.Volume == wanted || s.Handle == wanted) {
+			having[s.PodUID] = true
+		}
+	}
+	if wanted != "" {
+		maps.DeleteFunc(names, func(uid, _ string) bool { return !having[uid] })
+	}
+	return names, volumes
+}
+
+func pods(t tab) (out []string, directive cobra.ShellCompDirective) {
+	names, volumes := t.podVolumes()
+	for _, uid := range slices.Sorted(maps.Keys(names)) {
+		what := names[uid]
+		if what == "" {
+			slices.Sort(volumes[uid])
+			what = strings.Join(volumes[uid], ", ")
+		}
+		out = append(out, described(uid, what))
+	}
+	return out, noFiles
+}
+
+// podsByName also has the names, once one is begun: beside the UIDs each pod would be
+// there twice.
+func podsByName(t tab) ([]string, cobra.ShellCompDirective) {
+	out, directive := pods(t)
+	if t.word == "" {
+		return out, directive
+	}
+	names, _ := t.podVolumes()
+	for _, uid := range slices.Sorted(maps.Keys(names)) {
+		if plain.MatchString(names[uid]) {
+			out = append(out, described(names[uid], uid))
+		}
+	}
+	return out, directive
+}
+
+func namespaces(t tab) ([]string, cobra.ShellCompDirective) {
+	found := map[string]bool{}
+	for _, s := range t.look().seen {
+		if space, _, _ := strings.Cut(s.PodName, "/"); plain.MatchString(space) {
+			found[space] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(found)), noFiles
+}
+
+// pluginNames are kvol's own plugins, and those of what is on the node.
+func pluginNames(t tab) (out []string, directive cobra.ShellCompDirective) {
+	found := map[string]string{}
+	for _, s := range t.look().seen {
+		if plain.MatchString(s.Plugin) {
+			found[s.Plugin] = ""
+		}
+	}
+	for _, p := range all.All() {
+		found[p.GetPluginName()] = p.Info().Description
+	}
+	for _, name := range slices.Sorted(maps.Keys(found)) {
+		out = append(out, described(name, found[name]))
+	}
+	return out, noFiles
+}
+
+// places are the paths of volumes. Below the kubelet's root the shell itself lists none:
+// it would look at each, and hang.
+func places(t tab) (out []string, directive cobra.ShellCompDirective) {
+	s := t.look()
+	root := s.root
+	if strings.HasPrefix(t.word, s.named) {
+		root = s.named
+	}
+	for _, p := range s.seen {
+		if path := root + strings.TrimPrefix(p.Path, s.root); p.Path != "" && plain.MatchString(path) {
+			out = append(out, described(path, strings.TrimSpace(string(p.Kind)+" "+p.Volume)))
+		}
+	}
+	switch {
+	case root == "" || strings.HasPrefix(t.word, root+"/"):
+		return out, noFiles
+	case t.word == "/":
+		return nil, anyFile // there are other places
+	}
+	return out, anyFile
+}
+
+// names lists a directory; one that does not answer is empty.
+func (t tab) names(dir string) []string {
+	if !t.settled() {
+		return nil
+	}
+	helper := probe.New("")
+	defer helper.Close()
+	h := host.Host{Options: host.Options{ProcRoot: t.procRoot}, Helper: helper}
+	found, _ := h.Files().Names(t.ctx, dir)
+	slices.Sort(found)
+	return slices.DeleteFunc(found, func(name string) bool { return !plain.MatchString(name) })
+}
+
+func deviceNames(t tab) (out []string, directive cobra.ShellCompDirective) {
+	if !t.settled() {
+		return nil, anyFile
+	}
+	for _, name := range t.names(filepath.Join(t.sysRoot, "class/block")) {
+		out = append(out, filepath.Join(t.devRoot, name))
+	}
+	return out, anyFile
+}
+
+// sources are those of --pods-from; after file: comes a path, which no shell sees as one.
+func sources(t tab) (out []string, directive cobra.ShellCompDirective) {
+	const scheme = "file:"
+	path, ok := strings.CutPrefix(t.word, scheme)
+	if !ok {
+		return []string{"auto", "kubelet", "cri", "api", "static", scheme}, noFiles
+	}
+	dir, _ := filepath.Split(path)
+	for _, name := range t.names(t.absolute(dir)) {
+		out = append(out, scheme+dir+name)
+	}
+	return out, noFiles | cobra.ShellCompDirectiveNoSpace // it may be a directory
+}
+
+func driverSockets(t tab) (out []string, directive cobra.ShellCompDirective) {
+	plugins := filepath.Join(t.look().root, "plugins")
+	for _, driver := range t.names(plugins) {
+		for _, name := range t.names(filepath.Join(plugins, driver)) {
+			if strings.HasSuffix(name, ".sock") {
+				out = append(out, filepath.Join(plugins, driver, name))
+			}
+		}
+	}
+	return out, anyFile
+}
+
+func runtimeSockets(t tab) (out []string, directive cobra.ShellCompDirective) {
+	for _, path := range alive.RuntimeSockets {
+		if slices.Contains(t.names(filepath.Dir(path)), filepath.Base(path)) {
+			out = append(out, path)
+		}
+	}
+	return out, anyFile
+}
+
+// columnNames and formats are those of the command.
+func columnNames(t tab) ([]string, cobra.ShellCompDirective) { return nil, noFiles }
+func formats(t tab) ([]string, cobra.ShellCompDirective)     { return nil, noFiles }
