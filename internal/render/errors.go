@@ -11,7 +11,7 @@ import (
 // Error tells people why a command failed: what it is about and what was found,
 // the details one a line, and what to do next. Nothing in a message can break
 // out of its line. On a terminal of that many columns long lines are broken
-// between words, but for what to do next: it is to be copied.
+// between words.
 func Error(w io.Writer, columns int, err error) {
 	d := api.NewErrorDoc(err)
 	var b strings.Builder
@@ -27,7 +27,7 @@ func Error(w io.Writer, columns int, err error) {
 		b.WriteString(message("  "+s, columns))
 	}
 	if d.Next != "" {
-		fmt.Fprintf(&b, "next: %s\n", Line(d.Next))
+		b.WriteString(next("next: "+Line(d.Next), columns))
 	}
 	_, _ = io.WriteString(w, b.String()) // there is nowhere left to say that it failed
 }
@@ -39,6 +39,26 @@ func message(s string, columns int) string {
 		return s + "\n"
 	}
 	return hang(s, 6, columns)
+}
+
+// next breaks what to do next between its clauses only: a command is to be copied whole.
+func next(s string, columns int) string {
+	var lines []string
+	for side := ""; columns > 0 && width(side+s) > columns; side = "      " {
+		head := first(s, columns-len(side))
+		at := strings.LastIndex(head, "; ")
+		if at < 0 {
+			at = strings.LastIndex(head[min(len(head), len("next: ")):], ": ") + len("next: ")
+		}
+		if at < len("next: ") {
+			break
+		}
+		lines, s = append(lines, side+s[:at+1]), s[at+2:]
+	}
+	if len(lines) > 0 {
+		s = "      " + s
+	}
+	return strings.Join(append(lines, s), "\n") + "\n"
 }
 
 // ErrorJSON tells programs the same in one line.

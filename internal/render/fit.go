@@ -79,7 +79,7 @@ func cut(s string, most int, mark string) string {
 	switch {
 	case strings.HasPrefix(s, "/"), strings.Contains(s, "/") && !strings.Contains(s, " "):
 		end := last(s, room)
-		if i := strings.IndexByte(end, '/'); i > 0 && i < len(end)-1 {
+		if i := strings.IndexByte(end, '/'); i > 0 && i <= len(end)/2 {
 			end = end[i:] // what is in front of it is half a name
 		}
 		return mark + end

@@ -1,7 +1,6 @@
 package render
 
 import (
-	"bufio"
 	"cmp"
 	"fmt"
 	"io"
@@ -90,12 +89,11 @@ func (v OrphanView) Write(w io.Writer, p *api.OrphanPlan, o Options) error {
 		return script(w, p.Plan)
 	}
 	if o.ForPeople() && !o.NoHeaders && len(o.Columns) == 0 && len(p.Items) > 0 {
-		b := bufio.NewWriter(w)
+		var b strings.Builder
 		for _, line := range summary(p.Items) {
-			fmt.Fprintln(b, Line(line))
+			b.WriteString(message(line, o.Width))
 		}
-		fmt.Fprintln(b)
-		if err := b.Flush(); err != nil {
+		if _, err := io.WriteString(w, b.String()+"\n"); err != nil {
 			return err
 		}
 	}
@@ -106,20 +104,20 @@ func (v OrphanView) Write(w io.Writer, p *api.OrphanPlan, o Options) error {
 func summary(items []api.Orphan) []string {
 	var out []string
 	for _, part := range []struct {
-		what string
-		is   func(api.OrphanKind) bool
+		one, many string
+		is        func(api.OrphanKind) bool
 	}{
-		{"pod directories", func(k api.OrphanKind) bool { return k == api.OrphanPodDir }},
-		{"global mounts, staging directories and block maps", func(k api.OrphanKind) bool { return k != api.OrphanPodDir }},
+		{"pod directory", "pod directories", func(k api.OrphanKind) bool { return k == api.OrphanPodDir }},
+		{"global mount, staging directory or block map", "global mounts, staging directories and block maps", func(k api.OrphanKind) bool { return k != api.OrphanPodDir }},
 	} {
-		if line := summaryOf(part.what, slices.DeleteFunc(slices.Clone(items), func(o api.Orphan) bool { return !part.is(o.Kind) })); line != "" {
+		if line := summaryOf(part.one, part.many, slices.DeleteFunc(slices.Clone(items), func(o api.Orphan) bool { return !part.is(o.Kind) })); line != "" {
 			out = append(out, line)
 		}
 	}
 	return out
 }
 
-func summaryOf(what string, items []api.Orphan) string {
+func summaryOf(one, many string, items []api.Orphan) string {
 	if len(items) == 0 {
 		return ""
 	}
@@ -145,11 +143,15 @@ func summaryOf(what string, items []api.Orphan) string {
 		}
 		parts = append(parts, part)
 	}
+	what := many
+	if len(items) == 1 {
+		what = one
+	}
 	return fmt.Sprintf("%d %s: %s", len(items), what, strings.Join(parts, ", "))
 }
 
-// summaryOrder has what happened or can happen first.
-var summaryOrder = []string{"taken away", "gone already", "orphans can go", "go in part", "went in part", "orphans stay", "left alone", "unknown", "live"}
+// summaryOrder has what happened or can happen first, in words that fit one and many.
+var summaryOrder = []string{"taken away", "gone already", "can go", "can go in part", "went in part", "must stay", "left alone", "unknown", "live"}
 
 func wordOf(o api.Orphan) string {
 	if o.Verdict != api.VerdictOrphan {
@@ -165,15 +167,15 @@ func wordOf(o api.Orphan) string {
 		return "left alone"
 	case "":
 		if o.BlockedBy == "" && some {
-			return "orphans can go"
+			return "can go"
 		}
 		if some {
-			return "go in part"
+			return "can go in part"
 		}
 	default:
 		if some {
 			return "went in part"
 		}
 	}
-	return "orphans stay"
+	return "must stay"
 }

@@ -19,7 +19,7 @@ func Plans() PlanView {
 		columns: stepColumns,
 		names:   func(s api.Step) []string { return []string{s.Target} },
 		after:   fileValues,
-		tree:    func(items []api.Step, _ Options) []*branch { return stepBranches(items, &shape{}) },
+		tree:    func(items []api.Step, _ Options) []*branch { return stepBranches(items, planned()) },
 		shell:   true,
 	}}
 }

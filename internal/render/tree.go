@@ -118,6 +118,9 @@ func (s *shape) fit(twigs []twig, o Options) []int {
 				t.parts = slices.Delete(t.parts, drop[0], drop[0]+1)
 			}
 		}
+		if drop[0] < s.mood {
+			s.mood--
+		}
 	}
 }
 

@@ -48,13 +48,27 @@ func grouped[T any, K comparable](items []T, key func(T) K, head, child func(T) 
 	return out
 }
 
-// stepBranches are the steps of an operation or a plan.
+// stepBranches are the steps of a plan, or of an operation, where the reason is how each
+// of them ended.
 func stepBranches(steps []api.Step, s *shape) []*branch {
 	values := &shape{}
 	var out []*branch
 	for _, step := range steps {
-		what := append([]string{step.Target}, step.Args...)
-		b := &branch{shape: s, parts: []string{number(step.N) + " " + cell(step.Action), cell(strings.Join(what, " "))}, note: Line(step.Reason)}
+		b := &branch{shape: s, parts: []string{number(step.N) + " " + cell(step.Action)}}
+		b.note = Line(step.Reason)
+		if s.mood > 0 {
+			outcome, failure, _ := strings.Cut(step.Reason, " ")
+			if colors[outcome] != "" {
+				b.note = Line(failure)
+			} else {
+				outcome = ""
+			}
+			b.parts = append(b.parts, cell(outcome))
+		}
+		b.parts = append(b.parts, cell(step.Target))
+		if len(step.Args) > 0 {
+			b.parts = append(b.parts, cell(strings.Join(step.Args, " ")))
+		}
 		for _, v := range step.Values {
 			b.add(&branch{shape: values, parts: []string{cell(v.Key), cell(v.Value), cell(v.From)}})
 		}
@@ -63,10 +77,13 @@ func stepBranches(steps []api.Step, s *shape) []*branch {
 	return out
 }
 
+// planned is the shape of steps that are not done yet, or of which that is not told.
+func planned() *shape { return &shape{drop: []int{2}} }
+
 // operationTree has the steps below each operation.
 func operationTree(items []api.Operation, _ Options) []*branch {
 	uid := podUIDs(items, Table, func(o api.Operation) string { return o.PodUID })
-	op, step := &shape{mood: 2, drop: []int{3}}, &shape{}
+	op, step := &shape{mood: 2, drop: []int{4, 0}}, &shape{mood: 1, drop: []int{3}}
 	var out []*branch
 	for _, o := range items {
 		out = append(out, &branch{
@@ -91,7 +108,7 @@ func podOf(uid, namespace, name string) string {
 // resultTree has what was done for each volume, and the steps of it.
 func resultTree(items []api.Result, _ Options) []*branch {
 	uid := podUIDs(items, Table, func(r api.Result) string { return r.PodUID })
-	volume, rung, step := &shape{}, &shape{mood: 1}, &shape{}
+	volume, rung, step := &shape{}, &shape{mood: 1}, planned()
 	return grouped(items, func(r api.Result) [3]string { return [3]string{r.Plugin, r.Volume, r.PodUID} },
 		func(r api.Result) *branch {
 			return &branch{shape: volume, parts: []string{"volume " + cell(r.Volume), cell(r.Plugin), podOf(uid(r.PodUID), "", "")}}
@@ -104,7 +121,7 @@ func resultTree(items []api.Result, _ Options) []*branch {
 
 // planTree has the steps below their volume and rung.
 func planTree(p *api.Plan) []*branch {
-	step := &shape{}
+	step := planned()
 	return grouped(p.Parts, ofWhat, func(part api.PlanPart) *branch { return text(Line(ofWhat(part))) },
 		func(part api.PlanPart) *branch {
 			b := text(cell(part.Rung))
@@ -126,7 +143,7 @@ func orphanTree(items []api.Orphan, _ Options) []*branch {
 		},
 		func(o api.Orphan) *branch {
 			b := &branch{shape: what, note: Line(o.Reason), parts: []string{
-				cell(string(o.Kind)), cell(firstOf(o.Outcome, string(o.Verdict))), cell(firstOf(o.BlockedBy, wordOf(o))), cell(o.Volume), cell(o.Path),
+				cell(string(o.Kind)), cell(firstOf(o.Outcome, string(o.Verdict))), cell(firstOf(o.BlockedBy, canGo(o))), cell(o.Volume), cell(o.Path),
 			}}
 			for _, s := range o.Stays {
 				reason := s.Reason
@@ -137,6 +154,13 @@ func orphanTree(items []api.Orphan, _ Options) []*branch {
 			}
 			return b
 		})
+}
+
+func canGo(o api.Orphan) string {
+	if o.Verdict == api.VerdictOrphan && o.Outcome == "" && len(o.Steps) > 0 {
+		return "can go"
+	}
+	return ""
 }
 
 // limitTree has the volumes that count below each limit.
@@ -159,12 +183,15 @@ func limitTree(items []api.Limit, _ Options) []*branch {
 
 // pluginTree has the rungs and the tools of each plugin.
 func pluginTree(items []api.Info, _ Options) []*branch {
-	s := &shape{}
+	s, ability := &shape{}, &shape{}
 	var out []*branch
 	for _, i := range items {
 		b := &branch{shape: s, parts: []string{cell(i.Name), cell(i.Description)}}
-		b.add(words("modes", i.AccessModes)...)
-		b.add(words("rungs", i.Rungs)...)
+		for _, list := range [][2]string{{"modes", strings.Join(i.AccessModes, ", ")}, {"rungs", strings.Join(i.Rungs, ", ")}} {
+			if list[1] != "" {
+				b.add(&branch{shape: ability, parts: []string{list[0], cell(list[1])}})
+			}
+		}
 		if len(i.Tools) > 0 {
 			list, tool := text("tools"), &shape{mood: 1}
 			for _, t := range i.Tools {
@@ -179,18 +206,6 @@ func pluginTree(items []api.Info, _ Options) []*branch {
 		out = append(out, b)
 	}
 	return out
-}
-
-// words is a branch with one for each word, or nothing.
-func words(head string, list []string) []*branch {
-	if len(list) == 0 {
-		return nil
-	}
-	b := text(head)
-	for _, word := range list {
-		b.add(text(cell(word)))
-	}
-	return []*branch{b}
 }
 
 // pathTree has the mount points of one volume.
@@ -245,6 +260,8 @@ func inspectionTree(i *api.Inspection, _ Options) []*branch {
 		}
 		root.add(list)
 	}
-	root.add(words("warnings", i.Warnings)...)
+	for _, w := range i.Warnings {
+		root.add(&branch{shape: &shape{}, parts: []string{"warning"}, note: Line(w)})
+	}
 	return []*branch{root}
 }
