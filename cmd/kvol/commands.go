@@ -89,6 +89,7 @@ It never deletes data, and says what it would do with --dry-run.`,
 	a.addFlags(root.PersistentFlags())
 	root.AddCommand(commands(a)...)
 	root.SetHelpCommand(newHelpCmd())
+	a.offerColumns(root)
 	a.foldHelp(root)
 	return root
 }

@@ -59,7 +59,7 @@ func (s *settings) load(ctx context.Context, flags *pflag.FlagSet) error {
 // perCommand are the global flags that fit one result and not the next, or that
 // name the file itself, or are a risk, which is taken on the command line: neither
 // the environment nor the file sets them. Nor do they set what only one command has.
-var perCommand = []string{"config", "template", "columns", "sort-by", "null", "verbose", "assert-no-pods", "mount-namespace"}
+var perCommand = []string{"config", "template", "columns", "list-columns", "sort-by", "null", "verbose", "assert-no-pods", "mount-namespace"}
 
 func configurable(f *pflag.Flag) bool { return !slices.Contains(perCommand, f.Name) }
 

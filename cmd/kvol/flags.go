@@ -29,6 +29,7 @@ type settings struct {
 	templateText     string
 	allowMissingKeys bool
 	columns          []string
+	listColumns      bool
 	sortBy           string
 	noHeaders, null  bool
 	ascii            bool
@@ -66,6 +67,7 @@ func (s *settings) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&s.template, "template", "", "`TEMPLATE`, or file of one, for an --output that takes it; by itself a go-template")
 	f.BoolVar(&s.allowMissingKeys, "allow-missing-template-keys", true, "a template may name what is not there")
 	f.StringSliceVar(&s.columns, "columns", nil, "`NAMES` of a table's columns: a,b or +c to add one")
+	f.BoolVar(&s.listColumns, "list-columns", false, "list the columns that the command has, and do nothing else")
 	f.StringVar(&s.sortBy, "sort-by", "", "`COLUMN` to order a list by, in every format")
 	f.BoolVar(&s.noHeaders, "no-headers", false, "tables without headings")
 	f.BoolVarP(&s.null, "null", "0", false, "end each name with a NUL; with -o name")

@@ -121,7 +121,7 @@ func joined(parts []api.PlanPart) []api.PlanPart {
 // of several: a command in a script names its own.
 var notInScripts = []string{
 	"all", "dry-run", "shell-with-kvol", "must-exist", "check", "filename", "volume", "pod-uid",
-	"output", "template", "columns", "sort-by", "no-headers", "null", "ascii", "color", "quiet", "log-level", "verbose", "config",
+	"output", "template", "columns", "list-columns", "sort-by", "no-headers", "null", "ascii", "color", "quiet", "log-level", "verbose", "config",
 }
 
 // always are the settings that a command in a script has in any case: it may run

@@ -1,6 +1,8 @@
 package e2e
 
 import (
+	"errors"
+	"io/fs"
 	"os"
 	"os/exec"
 	"strings"
@@ -40,6 +42,16 @@ func (n *jsonNode) check(kind, doc string, o out) {
 	for _, wrong := range s.Check(doc) {
 		n.t.Errorf("%s%s\n%v", kind, wrong, o)
 	}
+	old, err := schema.Read("../schema/testdata/frozen", kind)
+	if errors.Is(err, fs.ErrNotExist) {
+		return // the kind is newer
+	}
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	for _, wrong := range old.Refused(doc) {
+		n.t.Errorf("who knows the old schema only: %s%s\n%v", kind, wrong, o)
+	}
 }
 
 func TestJSONIsAsTheSchemas(t *testing.T) {
@@ -55,13 +67,13 @@ func TestJSONIsAsTheSchemas(t *testing.T) {
 	}
 }
 
-// commands are all but help, as a shell's completion is told them.
+// commands are all that show a result, as a shell's completion is told them.
 func (n *jsonNode) commands() []string {
 	n.t.Helper()
 	text, err := exec.Command(n.kvolPath, "__complete", "").Output()
 	var names []string
 	for line := range strings.Lines(string(text)) {
-		if name, _, is := strings.Cut(line, "\t"); is && name != "help" {
+		if name, _, is := strings.Cut(line, "\t"); is && name != "help" && name != "completion" {
 			names = append(names, name)
 		}
 	}
@@ -76,6 +88,7 @@ func (n *jsonNode) empty() {
 	n.prints("VersionInfo", 0, "version")
 	n.prints("SettingList", 0, "config", "view")
 	n.prints("LimitList", 0, "limits")
+	n.prints("ColumnList", 0, "limits", "--list-columns")
 	n.prints("PluginList", 0, "plugins")
 	n.prints("MountList", 0, "list-mounts")
 	n.prints("OperationList", 0, "history")

@@ -22,6 +22,7 @@ const (
 
 // documents are the kinds of document that kvol prints.
 var documents = map[string]any{
+	"ColumnList":    api.List[api.Column]{},
 	"Error":         api.ErrorDoc{},
 	"Inspection":    api.Inspection{},
 	"LimitList":     api.List[api.Limit]{},

@@ -139,6 +139,61 @@ func TestCheck(t *testing.T) {
 	}
 }
 
+// frozen are the schemas as they once were. They are never updated: who wrote a
+// script against them reads today's output still (test/e2e holds all of it against
+// them too).
+const frozen = "testdata/frozen"
+
+func TestOldSchemas(t *testing.T) {
+	files, err := filepath.Glob(frozen + "/*.json")
+	if err != nil || len(files) == 0 {
+		t.Fatal(files, err)
+	}
+	for _, file := range files {
+		kind := strings.TrimSuffix(filepath.Base(file), ".json")
+		old, err := Read(frozen, kind)
+		if err != nil {
+			t.Fatal(err)
+		}
+		now, err := Read(dir, kind)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, what := range Taken(old, now) {
+			t.Errorf("%s%s", kind, what)
+		}
+	}
+}
+
+func TestRefused(t *testing.T) {
+	old, err := Read(frozen, "MountList")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const doc = `{"apiVersion":"kvol/v1","kind":"MountList","items":[{"kind":"podVolume","path":"/p","plugin":"","volume":"","podUID":"",
+		"podName":"","namespace":"","source":"","fsType":"","options":["rw"],"readOnly":false,"mountID":7,"device":"","root":"",
+		"mounted":true,"stacked":1,"state":"ok","stateReason":"","owner":"live"}],"warnings":[]}`
+	for _, c := range []struct{ name, from, to, want string }{
+		{"as it was", "", "", ""},
+		{"a field added", `"mountID":7`, `"mountID":7,"new":{"a":[1]}`, ""},
+		{"a field added on top", `"warnings"`, `"more":null,"warnings"`, ""},
+		{"a value added", `"state":"ok"`, `"state":"frozen"`, ""},
+		{"a field taken away", `"mountID":7,`, ``, ".items[0]: lacks the field mountID"},
+		{"a list taken away", `,"warnings":[]`, ``, ": lacks the field warnings"},
+		{"another type", `"mountID":7`, `"mountID":"7"`, ".items[0].mountID: is string (7), not integer"},
+		{"another type in a list", `["rw"]`, `[{"rw":true}]`, ".items[0].options[0]: is object (map[rw:true]), not string"},
+		{"null for a list", `"warnings":[]`, `"warnings":null`, ".warnings: is null (<nil>), not array"},
+		{"another version", `kvol/v1`, `kvol/v2`, `.apiVersion: is "kvol/v2", not "kvol/v1"`},
+	} {
+		if c.from != "" && !strings.Contains(doc, c.from) {
+			t.Fatalf("%s: %s is not there", c.name, c.from)
+		}
+		if got := strings.Join(old.Refused(strings.Replace(doc, c.from, c.to, 1)), "; "); got != c.want {
+			t.Errorf("%s: %q, want %q", c.name, got, c.want)
+		}
+	}
+}
+
 // A schema by hand with a keyword that Check ignores would check nothing.
 func TestUnknownKeyword(t *testing.T) {
 	if err := json.Unmarshal([]byte(`{"items":{"minimum":1}}`), &Schema{}); err == nil {
