@@ -20,3 +20,25 @@ type MountEvent struct {
 	Time       time.Time `json:"time"`   // when it was seen
 	Object     Mount     `json:"object"` // as it is now; of what was removed as it was last seen
 }
+
+// Condition is what is waited for.
+type Condition string
+
+// The conditions of a Wait.
+const (
+	ConditionMounted   Condition = "mounted"
+	ConditionUnmounted Condition = "unmounted"
+	ConditionAttached  Condition = "attached"
+	ConditionHealthy   Condition = "healthy"
+)
+
+// Wait is what became of waiting for one subject (kvol wait).
+type Wait struct {
+	Subject     string    `json:"subject"`
+	SubjectKind string    `json:"subjectKind"` // volume, path, device, pod
+	Condition   Condition `json:"condition"`
+	PodUID      string    `json:"podUID"` // the pod that is meant, of a volume that several may have
+	Met         bool      `json:"met"`
+	Reason      string    `json:"reason"` // why it is not met
+	Mounts      []Mount   `json:"mounts"` // what there is of it now
+}

@@ -86,15 +86,19 @@ func (f *Find) subject(ctx context.Context, word string, out *api.Inspection) (f
 		return func(p place) bool { return p.PodUID == word }, nil
 	}
 	out.SubjectKind = "volume"
-	return f.ofVolume(word), nil
+	test, _ := f.ofVolume(word)
+	return test, nil
 }
 
-// ofVolume is the test for the places of a volume by its name or driver^handle: also
-// those that have only the other of the two.
-func (f *Find) ofVolume(word string) func(place) bool {
-	names := map[string]bool{word: true}
+// ofVolume is the test for the places of a volume by its names, a word or driver^handle:
+// also those that have only another of them than was given. It gives all of them.
+func (f *Find) ofVolume(words ...string) (func(place) bool, map[string]bool) {
+	names := map[string]bool{}
+	for _, word := range words {
+		names[word] = true
+	}
 	for _, p := range f.places {
-		if name := f.handleOf(p); name != "" && (p.called(word) || p.told == word) {
+		if name := f.handleOf(p); name != "" && slices.ContainsFunc(words, func(word string) bool { return p.called(word) || p.told == word }) {
 			names[name] = true
 		}
 	}
@@ -108,7 +112,7 @@ func (f *Find) ofVolume(word string) func(place) bool {
 			}
 		}
 		return false
-	}
+	}, names
 }
 
 // volumes are the volumes among the places, each once a pod. Of the global mounts that

@@ -158,6 +158,7 @@ func TestWatchElsewhere(t *testing.T) {
 	w := s.watch(s.host(), ListOptions{}, time.Hour)
 	w.look()
 	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
 	done := make(chan error)
 	go func() { done <- w.Wait(ctx) }()
 	testutil.Tmpfs(t, s.mkdir(s.dir+"/elsewhere"))

@@ -1,0 +1,231 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/kvol/kvol/internal/api"
+	"github.com/kvol/kvol/internal/host/act"
+	"github.com/kvol/kvol/internal/paths"
+)
+
+// found is what a look has of a subject.
+type found struct {
+	kind   string
+	places []place
+	counts func(place) bool // those that have to be mounted
+	none   string           // why there is none of these
+	// blind says why there may be more; candidates are what may be more of it.
+	blind      string
+	candidates []string
+}
+
+// wholeUID is a pod's, as API server and kubelet make them.
+var wholeUID = regexp.MustCompile(`^([0-9a-f]{32}|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12})$`)
+
+// found looks for what a subject names.
+func (f *Find) found(ctx context.Context, s *subject, is api.Condition) (found, error) {
+	var out found
+	var err error
+	isPod := func(p place) bool { return p.PodUID == s.Word }
+	switch pod, volume := slices.ContainsFunc(f.places, isPod), f.hasVolume(s); {
+	case strings.HasPrefix(s.Word, "/"):
+		out, err = f.foundAt(ctx, s, is)
+	case s.Spec == nil && pod && volume:
+		return out, api.Errorf(api.ErrUsage, "it is the name of a volume, and the UID of a pod").WithNext("name a path instead: kvol list-mounts --volume %s", act.Quote(s.Word))
+	case s.Spec == nil && (pod || !volume && wholeUID.MatchString(s.Word)):
+		out = found{kind: "pod", counts: inPods, none: "the pod has no volume on this node"}
+		out.places = slices.DeleteFunc(slices.Clone(f.places), func(p place) bool { return !isPod(p) })
+		out.blind = f.blind(filepath.Join(f.host.Layout.Root, "pods", s.Word))
+		if s.PodUID != "" && s.PodUID != s.Word {
+			err = api.Errorf(api.ErrUsage, "it is a pod, and --pod-uid names pod %s", s.PodUID).WithNext("leave --pod-uid out")
+		}
+	default:
+		out, err = f.foundVolume(s, is)
+	}
+	return out, err
+}
+
+func (f *Find) hasVolume(s *subject) bool {
+	return len(f.Named(s.Word, s.Plugin)) > 0
+}
+
+// blind says why something at a path or below it may not have been seen.
+func (f *Find) blind(path string) string {
+	switch {
+	case f.table.Changed:
+		return "the mount table changed all the time while it was read"
+	case len(f.table.Bad) > 0:
+		return fmt.Sprintf("%d lines of the mount table cannot be read", len(f.table.Bad))
+	case f.unsure(path):
+		return "a directory cannot be read: " + strings.Join(f.unread, ", ")
+	}
+	return ""
+}
+
+// foundVolume looks for a volume by its names.
+func (f *Find) foundVolume(s *subject, is api.Condition) (found, error) {
+	out := found{kind: "volume", counts: inPods, none: "no pod on this node has it", blind: f.blind(f.host.Layout.Root)}
+	words := []string{s.Word}
+	if s.handle != "" {
+		words = append(words, s.handle)
+	}
+	test, names := f.ofVolume(words...)
+	s.learn(names)
+	kinds := map[string]bool{}
+	for _, p := range f.places {
+		if !test(p) || s.Plugin != "" && s.Plugin != p.Plugin || s.PodUID != "" && s.PodUID != p.PodUID {
+			continue
+		}
+		out.places = append(out.places, p)
+		kinds[p.Plugin] = true
+	}
+	if len(kinds) > 1 {
+		err := api.Errorf(api.ErrUsage, "%d volumes on this node could be meant", len(kinds))
+		for _, p := range out.places {
+			err.Details = append(err.Details, fmt.Sprintf("%s %s %s", p.Plugin, p.name(), p.path))
+		}
+		return out, err.WithNext("say which: --plugin NAME, or give its path")
+	}
+	if len(out.places) > 0 {
+		s.Plugin = out.places[0].Plugin // also when nothing is left of it
+	}
+	if is == api.ConditionUnmounted {
+		out.candidates = f.couldBe(s, out.places)
+	}
+	return out, nil
+}
+
+// learn keeps the handle of a volume, which tells its staging directory also when no
+// pod has it any more.
+func (s *subject) learn(names map[string]bool) {
+	var handles []string
+	for name := range names {
+		if strings.Contains(name, "^") {
+			handles = append(handles, name)
+		}
+	}
+	if s.handle == "" && len(handles) == 1 && handles[0] != s.Word {
+		s.handle = handles[0]
+	}
+}
+
+// couldBe are the mounts that may be of a volume although they have not its name, as
+// the reverse verbs ask for them before they say that a volume is gone.
+func (f *Find) couldBe(s *subject, its []place) []string {
+	word, plugin := s.Word, s.Plugin
+	if s.handle != "" {
+		word = s.handle
+	}
+	if strings.Contains(word, "^") && plugin == "" {
+		plugin = paths.CSIPlugin
+	}
+	var all []Ref
+	switch {
+	case s.PodUID != "":
+		all = f.InPod(s.PodUID, s.Word, plugin)
+	case strings.Contains(s.Word, "^"):
+		all = slices.Concat(f.Candidates(word, plugin), f.Nameless())
+	default:
+		all = f.Candidates(word, plugin)
+	}
+	var out []string
+	for _, r := range all {
+		if !slices.ContainsFunc(its, func(p place) bool { return p.path == r.Path }) {
+			out = append(out, r.Path)
+		}
+	}
+	return out
+}
+
+// foundAt looks at a path: a device, or where something is mounted.
+func (f *Find) foundAt(ctx context.Context, s *subject, is api.Condition) (found, error) {
+	path := f.host.PathOf(filepath.Clean(s.Word))
+	if dev := "/dev/"; strings.HasPrefix(path, dev) || strings.HasPrefix(path, filepath.Clean(f.host.DevRoot)+"/") {
+		out, err := f.foundOn(ctx, s, is)
+		if !errors.Is(err, api.ErrInput) { // a directory there, as /dev/shm
+			return out, err
+		}
+	}
+	out := found{kind: "path", none: "nothing is mounted there", blind: f.blind(path)}
+	if !f.inRoot(path) && out.blind == "" {
+		path, out.blind = f.real(ctx, path)
+	}
+	out.counts = func(p place) bool { return p.at(path) }
+	for _, p := range f.places {
+		if (p.path == path || strings.HasPrefix(p.path, path+"/")) && (p.mount != nil || is == api.ConditionAttached) {
+			out.places = append(out.places, p)
+		}
+	}
+	out.places = append(out.places, f.elsewhere(path)...)
+	return out, nil
+}
+
+// elsewhere are the mounts on a path and below it that are outside of the root.
+func (f *Find) elsewhere(path string) []place {
+	var out []place
+	seen := map[string]bool{}
+	for _, m := range f.table.Under(path) {
+		if f.inRoot(m.MountPoint) && m.MountPoint != f.host.Layout.Root || seen[m.MountPoint] {
+			continue
+		}
+		seen[m.MountPoint] = true
+		stack := f.table.At(m.MountPoint)
+		top := stack[len(stack)-1]
+		out = append(out, place{path: m.MountPoint, kind: api.KindOther, mount: &top, stack: len(stack)})
+	}
+	return out
+}
+
+// real is what a path outside of the root leads to, as the mount table has it.
+func (f *Find) real(ctx context.Context, path string) (string, string) {
+	if len(f.table.At(path)) > 0 {
+		return path, ""
+	}
+	ctx, cancel := context.WithTimeout(ctx, f.host.ProbeTimeout)
+	defer cancel()
+	src, err := act.OpenSource(ctx, f.host.Helper, path)
+	if errors.Is(err, api.ErrNotFound) {
+		return path, "" // what is not there has nothing mounted on it
+	}
+	if err != nil {
+		return path, "it cannot be looked at: " + err.Error()
+	}
+	defer src.Close()
+	return src.Path, ""
+}
+
+// foundOn looks for what is on a device, in the whole of this mount namespace.
+func (f *Find) foundOn(ctx context.Context, s *subject, is api.Condition) (found, error) {
+	out := found{kind: "device", none: "nothing is mounted from it", counts: func(place) bool { return true }}
+	o := ListOptions{Device: s.Word}
+	if is == api.ConditionUnmounted {
+		o.memory, out.blind = s.memory, f.blind(f.host.Layout.Root) // it may be gone by then
+	}
+	on, err := f.onDevice(ctx, o)
+	switch {
+	case errors.Is(err, api.ErrNotFound) && is != api.ConditionUnmounted:
+		out.blind = "the device is not there: " + err.Error()
+		return out, nil
+	case err != nil:
+		return out, err
+	case is == api.ConditionAttached && on.devices[0].Size == 0:
+		out.blind = "the device has no medium"
+	}
+	for _, p := range f.places {
+		if on.mayHave(p) && on.has(f.item(p, false)) {
+			out.places = append(out.places, p)
+		}
+	}
+	for _, p := range f.elsewhere("/") {
+		if on.mayHave(p) {
+			out.places = append(out.places, p)
+		}
+	}
+	return out, nil
+}
