@@ -424,3 +424,42 @@ else
 fi
 
 # ex: ts=4 sw=4 et filetype=sh
+
+# Where the package bash-completion is not loaded these do what is needed of it.
+__kvol_init_completion()
+{
+    local line=${COMP_LINE:0:COMP_POINT}
+    COMPREPLY=()
+    read -r -a words <<<"$line"
+    [[ $line == *[[:blank:]] ]] && words+=('')
+    cword=$((${#words[@]} - 1))
+    cur=${words[cword]}
+    prev=${words[cword - 1]-}
+}
+
+declare -F _filedir >/dev/null || _filedir()
+{
+    local file
+    compopt -o filenames 2>/dev/null
+    while IFS= read -r file; do
+        if [[ -d $file || $1 != -d && $file == *.@($1) ]]; then
+            COMPREPLY+=("$file")
+        fi
+    done < <(compgen -f -- "$cur")
+}
+
+# kvol offers only what fits, and nothing that has to be quoted: a comma that is quoted
+# would not fit any more when the list goes on.
+__kvol_handle_standard_completion_case()
+{
+    local tab=$'\t' longest=0 word
+    COMPREPLY=("${completions[@]}")
+    if ((${#COMPREPLY[@]} == 1)); then
+        COMPREPLY[0]=${COMPREPLY[0]%%"$tab"*}
+        return
+    fi
+    for word in "${COMPREPLY[@]%%"$tab"*}"; do
+        ((${#word} > longest)) && longest=${#word}
+    done
+    __kvol_format_comp_descriptions "$longest"
+}

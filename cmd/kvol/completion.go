@@ -29,11 +29,67 @@ const completionExample = `  # in this shell
 var (
 	shells  = strings.Fields("bash zsh fish")
 	scripts = []func(*cobra.Command, io.Writer) error{
-		func(c *cobra.Command, w io.Writer) error { return c.GenBashCompletionV2(w, true) },
-		(*cobra.Command).GenZshCompletion,
+		func(c *cobra.Command, w io.Writer) error {
+			if err := c.GenBashCompletionV2(w, true); err != nil {
+				return err
+			}
+			_, err := io.WriteString(w, inBash)
+			return err
+		},
+		func(c *cobra.Command, w io.Writer) error {
+			var b strings.Builder
+			if err := c.GenZshCompletion(&b); err != nil {
+				return err
+			}
+			// Completion has EXTENDED_GLOB on, for which driver^handle is a pattern.
+			_, err := strings.NewReplacer("$(eval ", "$(setopt noglob; eval ").WriteString(w, b.String())
+			return err
+		},
 		func(c *cobra.Command, w io.Writer) error { return c.GenFishCompletion(w, true) },
 	}
 )
+
+// inBash replaces functions of the library's script and of the package bash-completion.
+const inBash = `
+# Where the package bash-completion is not loaded these do what is needed of it.
+__kvol_init_completion()
+{
+    local line=${COMP_LINE:0:COMP_POINT}
+    COMPREPLY=()
+    read -r -a words <<<"$line"
+    [[ $line == *[[:blank:]] ]] && words+=('')
+    cword=$((${#words[@]} - 1))
+    cur=${words[cword]}
+    prev=${words[cword - 1]-}
+}
+
+declare -F _filedir >/dev/null || _filedir()
+{
+    local file
+    compopt -o filenames 2>/dev/null
+    while IFS= read -r file; do
+        if [[ -d $file || $1 != -d && $file == *.@($1) ]]; then
+            COMPREPLY+=("$file")
+        fi
+    done < <(compgen -f -- "$cur")
+}
+
+# kvol offers only what fits, and nothing that has to be quoted: a comma that is quoted
+# would not fit any more when the list goes on.
+__kvol_handle_standard_completion_case()
+{
+    local tab=$'\t' longest=0 word
+    COMPREPLY=("${completions[@]}")
+    if ((${#COMPREPLY[@]} == 1)); then
+        COMPREPLY[0]=${COMPREPLY[0]%%"$tab"*}
+        return
+    fi
+    for word in "${COMPREPLY[@]%%"$tab"*}"; do
+        ((${#word} > longest)) && longest=${#word}
+    done
+    __kvol_format_comp_descriptions "$longest"
+}
+`
 
 func newCompletionCmd() *cobra.Command {
 	return &cobra.Command{
