@@ -127,7 +127,7 @@ func wrap(s string, room int) []string {
 		default:
 			at = cmp.Or(strings.LastIndexAny(head, "/,-")+1, at)
 		}
-		lines = append(lines, s[:at])
+		lines = append(lines, strings.TrimRight(s[:at], " "))
 		s = strings.TrimLeft(s[at:], " ")
 	}
 	return append(lines, s)

@@ -95,7 +95,7 @@ func (g *grid) narrow(widths []int, o Options) []int {
 			widths = g.leaveOut(i, widths)
 		}
 	}
-	for {
+	for len(widths) > 1 { // one alone is text, and loses nothing in a block
 		room := o.Width - len(tight)*(len(widths)-1)
 		if fitted, ok := fit(widths, g.floor(widths, fair), room); ok {
 			return fitted
@@ -107,6 +107,7 @@ func (g *grid) narrow(widths []int, o Options) []int {
 		}
 		widths = g.leaveOut(spare, widths)
 	}
+	return nil
 }
 
 // leaveOut takes a column away.

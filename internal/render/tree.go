@@ -168,7 +168,7 @@ func (t twig) write(b *bytes.Buffer, widths []int, o Options) {
 			end += widths[i]
 			part = cutLabel(part, end-at, o.mark())
 		case o.Width > 0:
-			part = cut(part, o.Width-at, o.mark())
+			part = strings.TrimRight(cut(part, o.Width-at, o.mark()), " ")
 		}
 		at += width(part)
 		if i > 0 && i == t.mood {
