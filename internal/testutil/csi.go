@@ -7,10 +7,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 
@@ -51,23 +49,6 @@ type CSI struct {
 	done   chan struct{} // closed when the process is gone and reaped
 }
 
-// csiBinary builds the driver once for all tests of a package.
-var csiBinary = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "kvol-csi")
-	if err != nil {
-		return "", err
-	}
-	AtExit(func() { os.RemoveAll(dir) })
-	_, self, _, _ := runtime.Caller(0)
-	path := filepath.Join(dir, "csidriver")
-	cmd := exec.Command("go", "build", "-ldflags", "-s -w", "-o", path, "./test/cmd/csidriver")
-	cmd.Dir = filepath.Join(filepath.Dir(self), "../..")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("go build: %w\n%s", err, out)
-	}
-	return path, nil
-})
-
 // StartCSI starts a driver and returns when it serves. At the end of the test it is
 // killed, and every mount below the root taken off.
 func StartCSI(t testing.TB, o CSIOptions) *CSI {
@@ -107,7 +88,7 @@ func share(t testing.TB, dir string) {
 
 func (c *CSI) start() {
 	c.t.Helper()
-	path, err := csiBinary()
+	path, err := Program("test/cmd/csidriver")
 	if err != nil {
 		c.t.Fatal(err)
 	}

@@ -21,7 +21,7 @@ import (
 const maxSize = 30 << 20
 
 func TestProgramIsStaticAndSmall(t *testing.T) {
-	path, err := binary()
+	path, err := testutil.Program("cmd/kvol")
 	must(t, err)
 	info, err := os.Stat(path)
 	must(t, err)

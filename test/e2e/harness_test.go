@@ -11,7 +11,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -29,25 +28,6 @@ const (
 	podStatic = "1072a062805fbab9885e59f2499da950"
 )
 
-// binary builds kvol once for all tests, as it is released: static and stripped.
-var binary = sync.OnceValues(func() (string, error) {
-	if path := os.Getenv(envBinary); path != "" {
-		return path, nil // apart
-	}
-	dir, err := os.MkdirTemp("", "kvol-bin")
-	if err != nil {
-		return "", err
-	}
-	testutil.AtExit(func() { os.RemoveAll(dir) })
-	path := filepath.Join(dir, "kvol")
-	cmd := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", path, "../../cmd/kvol")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("go build: %w\n%s", err, out)
-	}
-	return path, nil
-})
-
 // node is a scratch node: a kubelet root and kvol's own directories.
 type node struct {
 	t                *testing.T
@@ -60,7 +40,7 @@ type node struct {
 func newNode(t *testing.T) *node {
 	t.Helper()
 	testutil.Root(t)
-	path, err := binary()
+	path, err := testutil.Program("cmd/kvol")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -147,7 +147,7 @@ func TestKubeletThatIsNone(t *testing.T) {
 	t.Run("a link to another program", func(t *testing.T) {
 		n := newNode(t)
 		must(t, os.Mkdir(n.dir+"/real", 0o755), os.Mkdir(n.dir+"/bin", 0o755))
-		path, err := fakelet()
+		path, err := testutil.Program("test/cmd/fakelet")
 		must(t, err, os.Symlink(path, n.dir+"/bin/kubelet"))
 		k := n.kubelet(kubeletSpec{args: evil, env: []string{"FAKELET_ROOT=" + n.dir + "/real"}})
 		if comm, err := os.ReadFile(k.proc + "/comm"); err != nil || strings.TrimSpace(string(comm)) != "kubelet" {

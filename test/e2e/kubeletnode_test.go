@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 
@@ -19,9 +18,8 @@ import (
 	"github.com/kvol/kvol/internal/testutil"
 )
 
-// envApart names the test that this process runs apart; the others are the programs of
-// the process that started it.
-const envApart, envBinary, envFakelet = "KVOL_TEST_APART", "KVOL_TEST_BINARY", "KVOL_TEST_FAKELET"
+// envApart names the test that this process runs apart.
+const envApart = "KVOL_TEST_APART"
 
 // apart runs a test again in a process that has its own process ids, mounts and users:
 // the kubelets that it starts are no other test's, whose kvol takes only those of its
@@ -34,12 +32,13 @@ func apart(t *testing.T) bool {
 		must(t, unix.Mount("proc", "/proc", "proc", 0, ""))
 		return true
 	}
-	path, err := binary()
-	kubelet, err2 := fakelet()
-	must(t, err, err2)
+	for _, pkg := range []string{"cmd/kvol", "test/cmd/fakelet"} {
+		_, err := testutil.Program(pkg) // which that process cannot build
+		must(t, err)
+	}
 	all := []syscall.SysProcIDMap{{Size: 1<<32 - 1}}
 	cmd := exec.Command("/proc/self/exe", "-test.run=^"+t.Name()+"$", "-test.v", "-test.timeout=2m")
-	cmd.Env = append(os.Environ(), envApart+"="+t.Name(), envBinary+"="+path, envFakelet+"="+kubelet)
+	cmd.Env = append(os.Environ(), envApart+"="+t.Name())
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS | syscall.CLONE_NEWPID,
 		UidMappings: all, GidMappings: all, GidMappingsEnableSetgroups: true, Pdeathsig: syscall.SIGKILL,
@@ -51,25 +50,6 @@ func apart(t *testing.T) bool {
 	t.Logf("%s", out)
 	return false
 }
-
-// fakelet is built once a process.
-var fakelet = sync.OnceValues(func() (string, error) {
-	if path := os.Getenv(envFakelet); path != "" {
-		return path, nil
-	}
-	dir, err := os.MkdirTemp("", "kvol-bin")
-	if err != nil {
-		return "", err
-	}
-	testutil.AtExit(func() { os.RemoveAll(dir) })
-	path := filepath.Join(dir, "fakelet")
-	cmd := exec.Command("go", "build", "-ldflags", "-s -w", "-o", path, "../cmd/fakelet")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("go build: %w\n%s", err, out)
-	}
-	return path, nil
-})
 
 // kubeletSpec is a kubelet that a test starts. The zero value is one like the node's
 // own: in the same namespaces, with the node's root directory.
@@ -96,7 +76,7 @@ var own = []string{"unshare", "--mount", "--propagation", "private"}
 // kubelet starts a kubelet, which ends with the test.
 func (n *node) kubelet(s kubeletSpec) *runningKubelet {
 	n.t.Helper()
-	from, err := fakelet()
+	from, err := testutil.Program("test/cmd/fakelet")
 	must(n.t, err)
 	if s.name == "" {
 		s.name = "kubelet"

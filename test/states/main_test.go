@@ -98,29 +98,19 @@ type built struct{ kvol, killable string }
 // named in its environment: its sources are laid over, nothing else is different.
 func programs(t *testing.T) built {
 	t.Helper()
-	dir := t.TempDir()
-	b := built{dir + "/kvol", dir + "/kvol-killable"}
-	var wg sync.WaitGroup
-	for out, overlay := range map[string]string{b.kvol: "", b.killable: overlay(t, killable)} {
-		wg.Go(func() {
-			if err := build(out, overlay); err != nil {
-				t.Error(err)
-			}
-		})
+	kvol, err := testutil.Program("cmd/kvol")
+	if err != nil {
+		t.Fatal(err)
 	}
-	wg.Wait()
-	if t.Failed() {
-		t.FailNow()
+	b := built{kvol, t.TempDir() + "/kvol-killable"}
+	if err := build(b.killable, overlay(t, killable)); err != nil {
+		t.Fatal(err)
 	}
 	return b
 }
 
 func build(out, overlay string) error {
-	args := []string{"build", "-trimpath", "-ldflags", "-s -w", "-o", out}
-	if overlay != "" {
-		args = append(args, "-overlay", overlay)
-	}
-	cmd := exec.Command("go", append(args, "./cmd/kvol")...)
+	cmd := exec.Command("go", "build", "-ldflags", "-s -w", "-o", out, "-overlay", overlay, "./cmd/kvol")
 	cmd.Dir = root
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if text, err := cmd.CombinedOutput(); err != nil {
