@@ -29,7 +29,7 @@ const (
 
 // arguments are what the arguments of a command may be; of the others there are none.
 var arguments = map[string]offers{
-	"inspect": once(either(volumes, pods, places)), "wait": once(either(volumes, pods, places)),
+	"inspect": once(either(volumes, pods, places)), "wait": either(volumes, pods, places),
 	"paths": places, "recover": once(either(volumes, places)),
 	"detach": once(either(volumes, places)), "unmount-device": once(either(volumes, places)),
 	"teardown": once(either(volumes, places)), "expand": once(either(volumes, places)),
@@ -42,6 +42,7 @@ var values = map[string]offers{
 	"columns": list(columnNames), "sort-by": columnNames, "output": formats,
 	"color": choice("auto", "always", "never"), "log-level": choice("debug", "info", "warn", "error"),
 	"kind": list(choice(as[string](mountKinds)...)), "state": list(choice(as[string](mountStates)...)),
+	"for":    choice(as[string](conditions)...),
 	"volume": volumes, "pod": podsByName, "pod-uid": pods, "namespace": namespaces, "plugin": pluginNames,
 	"device": deviceNames, "pods-from": list(sources), "csi-endpoint": driverSockets, "runtime-endpoint": runtimeSockets,
 	"filename": ending("yaml", "yml", "json"), "from-plan": ending("json"), "config": ending("yaml", "yml"),
@@ -355,6 +356,47 @@ func runtimeSockets(t tab) (out []string, directive cobra.ShellCompDirective) {
 	return out, anyFile
 }
 
-// columnNames and formats are those of the command.
-func columnNames(t tab) ([]string, cobra.ShellCompDirective) { return nil, noFiles }
-func formats(t tab) ([]string, cobra.ShellCompDirective)     { return nil, noFiles }
+// columnNames are those of the list that the command shows.
+func columnNames(t tab) (out []string, directive cobra.ShellCompDirective) {
+	if view := listOf(t.cmd); view != nil {
+		for _, c := range view.Columns() {
+			out = append(out, c.Name)
+		}
+	}
+	return out, noFiles
+}
+
+// formats are those that the command has. After an = comes a template, or a file of one.
+func formats(t tab) (out []string, directive cobra.ShellCompDirective) {
+	if format, _, begun := strings.Cut(t.word, "="); begun {
+		if render.Format(format).InFile() {
+			return nil, anyFile
+		}
+		return nil, noFiles
+	}
+	for _, f := range formatsOf(t.cmd) {
+		if f.TakesTemplate() {
+			f += "="
+		}
+		out = append(out, string(f))
+	}
+	return out, noFiles
+}
+
+// formatsOf are the formats of what a command shows with the flags that it has been given.
+func formatsOf(cmd *cobra.Command) []render.Format {
+	switch name := cmd.Name(); {
+	case name == "inspect":
+		return render.Inspection().Formats()
+	case name == "version":
+		return render.Version().Formats()
+	case name == "paths" && cmd.Flags().Changed("filename"):
+		return render.Paths().Formats()
+	case name == "provision" && !cmd.Flags().Changed("dry-run"):
+		return render.Object().Formats()
+	}
+	if view := listOf(cmd); view != nil {
+		return view.Formats()
+	}
+	return nil
+}

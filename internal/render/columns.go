@@ -9,6 +9,7 @@ import (
 // Lister is the view of a list, whatever its items are.
 type Lister interface {
 	Checker
+	Formats() []Format
 	Columns() []api.Column
 }
 

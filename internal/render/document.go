@@ -23,12 +23,15 @@ type Document[T any] struct {
 	tree func(v T, o Options) []*branch
 }
 
+// Formats are those that the document has.
+func (d Document[T]) Formats() []Format { return formats(d.names != nil, false, d.tree != nil) }
+
 // Check refuses a format that this document does not have, and flags for lists.
 func (d Document[T]) Check(o Options) error {
 	if len(o.Columns) > 0 || o.SortBy != "" {
 		return api.Errorf(api.ErrUsage, "--columns and --sort-by are for lists; this result is one document")
 	}
-	return checkFormat(o, d.names != nil, false, d.tree != nil)
+	return checkFormat(o, d.Formats())
 }
 
 // HasNames says that Name is one of the formats.

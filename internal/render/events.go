@@ -22,7 +22,7 @@ func (e *Events) Check(o Options) error {
 			WithNext("leave one of the two out")
 	}
 	v := View[api.MountEvent]{columns: e.columns, names: eventNames}
-	if err := checkFormat(o, true, false, false); err != nil {
+	if err := checkFormat(o, formats(true, false, false)); err != nil {
 		return err
 	}
 	return v.Check(o)

@@ -128,10 +128,13 @@ type View[T any] struct {
 // Empty tells people that the list is empty.
 func (v View[T]) Empty() string { return v.empty }
 
+// Formats are those that the list has.
+func (v View[T]) Formats() []Format { return formats(v.names != nil, v.shell, true) }
+
 // Check refuses a format that this kind of result does not have, and columns
 // that are not there.
 func (v View[T]) Check(o Options) error {
-	if err := checkFormat(o, v.names != nil, v.shell, true); err != nil {
+	if err := checkFormat(o, v.Formats()); err != nil {
 		return err
 	}
 	all := v.columns(nil, Wide)
@@ -256,9 +259,8 @@ func find[T any](columns []column[T], flag, name string) (column[T], error) {
 		flag, name, strings.Join(names, ", "))
 }
 
-// checkFormat refuses what does not go together, and a format that is not one of
-// those that the result has.
-func checkFormat(o Options, names, shell, tree bool) error {
+// formats are those of a result that has names, has a tree, or is steps for a shell.
+func formats(names, shell, tree bool) []Format {
 	allowed := []Format{Table, Wide, JSON, JSONL, YAML}
 	if names {
 		allowed = append(allowed, Name)
@@ -270,6 +272,12 @@ func checkFormat(o Options, names, shell, tree bool) error {
 	if shell {
 		allowed = append(allowed, Shell)
 	}
+	return allowed
+}
+
+// checkFormat refuses what does not go together, and a format that is not one of
+// those that the result has.
+func checkFormat(o Options, allowed []Format) error {
 	if !slices.Contains(allowed, o.Format) {
 		words := make([]string, len(allowed))
 		for i, f := range allowed {
