@@ -32,6 +32,7 @@ func commands(a *app) []*cobra.Command {
 	return []*cobra.Command{
 		newListMountsCmd(a),
 		newInspectCmd(a),
+		newWaitCmd(a),
 		newPathsCmd(a),
 		newPluginsCmd(a),
 		newLimitsCmd(a),

@@ -26,6 +26,7 @@ var documents = map[string]any{
 	"Error":         api.ErrorDoc{},
 	"Inspection":    api.Inspection{},
 	"LimitList":     api.List[api.Limit]{},
+	"MountEvent":    api.MountEvent{},
 	"MountList":     api.List[api.Mount]{},
 	"OperationList": api.List[api.Operation]{},
 	"OrphanList":    api.List[api.Orphan]{},
@@ -36,6 +37,7 @@ var documents = map[string]any{
 	"SettingList":   api.List[api.Setting]{},
 	"StepList":      api.List[api.Step]{},
 	"VersionInfo":   api.VersionInfo{},
+	"WaitList":      api.List[api.Wait]{},
 }
 
 // maker makes schemas of types, with what only their source tells.
