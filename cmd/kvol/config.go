@@ -1,12 +1,8 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"errors"
-	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"slices"
 	"strings"
@@ -15,7 +11,6 @@ import (
 
 	"github.com/spf13/pflag"
 	"github.com/spf13/viper"
-	"go.yaml.in/yaml/v3"
 )
 
 const (
@@ -41,6 +36,9 @@ func (s *settings) load(ctx context.Context, flags *pflag.FlagSet) error {
 	if env := os.Getenv(envName("config")); !explicit && env != "" {
 		s.configFile, explicit = env, true
 	}
+	if s.configFile == "" {
+		return api.Errorf(api.ErrUsage, "--config names no file").WithNext("name one, or /dev/null for none")
+	}
 	if err := s.readConfig(ctx, v, explicit, flags); err != nil {
 		return err
 	}
@@ -50,10 +48,10 @@ func (s *settings) load(ctx context.Context, flags *pflag.FlagSet) error {
 			failed = s.settle(v, f)
 		}
 	})
-	if failed != nil {
-		return failed
+	if failed == nil && s.mountNamespace < 0 {
+		failed = api.Errorf(api.ErrUsage, "--mount-namespace is %d, which is no process", s.mountNamespace)
 	}
-	return s.check()
+	return failed
 }
 
 // perCommand are the global flags that fit one result and not the next, or that
@@ -63,117 +61,37 @@ var perCommand = []string{"config", "template", "columns", "list-columns", "sort
 
 func configurable(f *pflag.Flag) bool { return !slices.Contains(perCommand, f.Name) }
 
-// settle gives one flag its value, checked as the flag itself would be.
+// settle gives one flag its value. What is in the file has been checked.
 func (s *settings) settle(v *viper.Viper, f *pflag.Flag) error {
-	switch {
+	env := envName(f.Name)
+	switch value := os.Getenv(env); {
 	case f.Changed:
 		s.origins[f.Name] = "flag"
-		return nil
-	case os.Getenv(envName(f.Name)) != "":
-		s.origins[f.Name] = "env " + envName(f.Name)
+		if what := unfit(f, f.Value.String()); what != "" && f.Name != "output" { // which the command checks
+			return api.Errorf(api.ErrUsage, "--%s %q %s", f.Name, f.Value, what)
+		}
+	case value != "": // an empty one is as if it were not set
+		s.origins[f.Name] = "env " + env
+		if what := unfit(f, value); what != "" {
+			return api.Errorf(api.ErrInput, "env %s: %s %q %s", env, f.Name, value, what).
+				WithNext("correct it there (unset %s), or give --%s", env, f.Name)
+		}
+		return f.Value.Set(value)
 	case v.InConfig(f.Name):
 		s.origins[f.Name] = "file " + s.configFile
+		if list, ok := f.Value.(pflag.SliceValue); ok && !isText(v.Get(f.Name)) {
+			return list.Replace(v.GetStringSlice(f.Name))
+		}
+		return f.Value.Set(v.GetString(f.Name))
 	default:
 		s.origins[f.Name] = "default"
-		return nil
-	}
-	value := v.GetString(f.Name)
-	if err := f.Value.Set(value); err != nil {
-		return api.Errorf(api.ErrInput, "%s: %s is %q, which is no %s: %w",
-			s.origins[f.Name], f.Name, value, f.Value.Type(), err).WithNext("correct it there, or give --%s", f.Name)
 	}
 	return nil
 }
 
-// readConfig reads the file, which need not be there unless it was named. A key
-// that is no setting, or a value of the wrong type, is an error with its line: a
-// typing error must not leave a safety setting at its default.
-func (s *settings) readConfig(ctx context.Context, v *viper.Viper, explicit bool, flags *pflag.FlagSet) error {
-	path := s.configFile
-	bad := func(err error) error {
-		return &api.Error{Path: path, Kind: api.ErrInput, Err: fmt.Errorf("the configuration file: %w", err),
-			Next: "correct the file, or name another with --config"}
-	}
-	raw, err := within(ctx, path, func() ([]byte, error) {
-		return s.files.read(path, func() ([]byte, error) { return readFile(path, maxConfig) })
-	})
-	if errors.Is(err, fs.ErrNotExist) && !explicit {
-		return nil
-	}
-	if errors.Is(err, api.ErrTimeout) {
-		return (&api.Error{Err: err}).WithNext("give a file as the configuration: --config FILE")
-	}
-	if err == nil && len(raw) > maxConfig {
-		err = fmt.Errorf("it is longer than %d bytes", maxConfig)
-	}
-	if err != nil {
-		return bad(err)
-	}
-	var doc yaml.Node
-	if err := yaml.Unmarshal(raw, &doc); err != nil {
-		return bad(err)
-	}
-	if len(doc.Content) == 0 || doc.Content[0].Tag == "!!null" {
-		return nil // nothing but comments
-	}
-	top := doc.Content[0]
-	if top.Kind != yaml.MappingNode {
-		return bad(fmt.Errorf("line %d: it is not a map of settings (name: value)", top.Line))
-	}
-	for i := 0; i+1 < len(top.Content); i += 2 {
-		if err := checkSetting(top.Content[i], top.Content[i+1], flags); err != nil {
-			return bad(err)
-		}
-	}
-	if err := v.ReadConfig(bytes.NewReader(raw)); err != nil {
-		return bad(err)
-	}
-	return nil
-}
-
-// checkSetting checks one key and the type of its value.
-func checkSetting(key, value *yaml.Node, flags *pflag.FlagSet) error {
-	f := flags.Lookup(key.Value)
-	if f == nil || !configurable(f) {
-		return fmt.Errorf("line %d: there is no setting %q", key.Line, key.Value)
-	}
-	want, text := "!!str", "a text (in quotes where it looks like a number)"
-	if f.Value.Type() == "bool" {
-		want, text = "!!bool", "true or false"
-	}
-	if value.Kind != yaml.ScalarNode || value.Tag != want {
-		return fmt.Errorf("line %d: the value of %q has to be %s", value.Line, key.Value, text)
-	}
-	return nil
-}
-
-// check refuses values that no command can work with.
-func (s *settings) check() error {
-	for _, c := range []struct {
-		name, value string
-		allowed     []string
-	}{
-		{"color", s.color, []string{"auto", "always", "never"}},
-		{"log-level", s.logLevel, []string{"debug", "info", "warn", "error"}},
-	} {
-		if !slices.Contains(c.allowed, c.value) {
-			return api.Errorf(api.ErrUsage, "--%s is %q (%s); allowed are: %s",
-				c.name, c.value, s.origins[c.name], strings.Join(c.allowed, ", "))
-		}
-	}
-	if s.timeout < 0 || s.timeout == 0 && s.origins["timeout"] != "default" {
-		return api.Errorf(api.ErrUsage, "--timeout is %s (%s); it has to be more than 0", s.timeout, s.origins["timeout"])
-	}
-	if s.probeTimeout <= 0 {
-		return api.Errorf(api.ErrUsage, "--probe-timeout is %s (%s); it has to be more than 0", s.probeTimeout, s.origins["probe-timeout"])
-	}
-	if s.mountNamespace < 0 {
-		return api.Errorf(api.ErrUsage, "--mount-namespace is %d, which is no process", s.mountNamespace)
-	}
-	if s.lockTimeout < 0 {
-		return api.Errorf(api.ErrUsage, "--lock-timeout is %s (%s); it cannot be negative", s.lockTimeout, s.origins["lock-timeout"])
-	}
-	return nil
+func isText(v any) bool {
+	_, ok := v.(string)
+	return ok
 }
 
 // unset says what a default stands for that is not a value.
@@ -187,6 +105,9 @@ func (s *settings) settingList(flags *pflag.FlagSet) *api.List[api.Setting] {
 			return
 		}
 		value := f.Value.String()
+		if list, ok := f.Value.(pflag.SliceValue); ok {
+			value = strings.Join(list.GetSlice(), ",")
+		}
 		if v, ok := unset[f.Name]; ok && s.origins[f.Name] == "default" {
 			value = v
 		}

@@ -6,6 +6,7 @@ import (
 	"github.com/kvol/kvol/internal/host/kubelet"
 	"github.com/kvol/kvol/internal/render"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
 
@@ -41,6 +42,7 @@ type settings struct {
 	timeout, probeTimeout, lockTimeout time.Duration
 
 	files   *files
+	tree    *cobra.Command    // all commands, for the flags that only some of them have
 	origins map[string]string // by flag: flag, env KVOL_X, file PATH, default
 }
 

@@ -86,13 +86,13 @@ func (a *app) main() int {
 	select {
 	case err := <-done:
 		if err != nil && errors.Is(context.Cause(ctx), api.ErrInterrupt) {
+			if a.endless && !a.wantsJSON() {
+				return api.ExitInterrupted // the way to end it, and no failure
+			}
 			err = &api.Error{Kind: api.ErrInterrupt, Err: err}
 		}
 		return a.end(err)
 	case <-a.overdue:
-			if a.endless && !a.wantsJSON() {
-				return api.ExitInterrupted // the way to end it, and no failure
-			}
 		return a.fail(api.Errorf(api.ErrTimeout, "did not end within its time-out, and something that it waits for does not answer"))
 	case <-again:
 		return a.fail(api.Errorf(api.ErrInterrupt, "interrupted twice, so what it was doing was not waited for and may still happen"))
@@ -133,6 +133,7 @@ func (a *app) execute(ctx context.Context, root *cobra.Command) (err error) {
 				Next: "report it with the lines above; kvol history tells what was done"}
 		}
 	}()
+	a.tree = root
 	root.SetArgs(a.args)
 	root.SetOut(a.out)
 	root.SetErr(a.stderr)
@@ -164,6 +165,11 @@ func (a *app) do(cmd *cobra.Command, limit time.Duration, r runner) error {
 		return err
 	}
 	a.log = a.logger()
+	if a.handed == nil { // else it has been told
+		for _, warning := range a.strangeVariables(cmd.Root().PersistentFlags()) {
+			a.log.Warn(warning)
+		}
+	}
 	ctx, cancel := context.WithTimeout(cmd.Context(), a.watch(limit))
 	defer cancel()
 	if a.intercept != nil {
