@@ -182,7 +182,7 @@ func (s *survey) owner() (*runs, error) {
 			}
 		case k.err != nil && !unlike(k.err) && s.a.changes:
 			return nil, api.Errorf(api.ErrRefused, "whether the kubelet (pid %d) works in this directory cannot be known: %w", k.PID, k.err).
-				At(s.a.rootDir).WithNext("run kvol as root, with all capabilities")
+				At(s.a.rootDir).WithNext("run it as root, with all capabilities")
 		case k.err != nil || k.dir != named:
 			continue
 		}

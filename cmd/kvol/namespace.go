@@ -274,5 +274,5 @@ func noView(pid int, err error) error {
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) {
 		return api.Errorf(api.ErrNotFound, "there is no process %d", pid).WithNext("look which there are: pgrep -a kubelet")
 	}
-	return api.Errorf(api.ErrRefused, "the mount namespace of process %d cannot be opened: %w", pid, err).WithNext("run kvol as root")
+	return api.Errorf(api.ErrRefused, "the mount namespace of process %d cannot be opened: %w", pid, err).WithNext("run it as root")
 }

@@ -71,7 +71,7 @@ func (v PlanView) Write(w io.Writer, p *api.Plan, o Options) error {
 	}
 	if step := noShell(p); step != "" {
 		return api.Errorf(api.ErrNotSupported, "this plan has no shell form, because of step %s", step).
-			WithNext("run the command itself, or look at the steps with --dry-run -o table; --shell-with-kvol prints a kvol line for such a step")
+			WithNext("run the command itself, or look at the steps with --dry-run -o table; --shell-with-kvol writes a line that runs such a step")
 	}
 	return script(w, p)
 }

@@ -176,7 +176,7 @@ func (a Unlink) done(_ context.Context, r *Runner) (bool, string, error) {
 	if e.Type != want || a.What == safefs.BindTarget && e.Size != 0 {
 		// As safefs would, before the steps that come ahead of it.
 		return false, "", api.Errorf(api.ErrRefused, "is no %s: it is a %s of %d bytes", a.What, e.Type, e.Size).At(a.Path).
-			WithNext("kvol deletes no data; look at it with: ls -l %s", Quote(a.Path))
+			WithNext("no data is deleted; look at it with: ls -l %s", Quote(a.Path))
 	}
 	if a.What == safefs.BindTarget {
 		err = r.notElsewhere(a.Path)

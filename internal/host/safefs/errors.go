@@ -33,21 +33,21 @@ var faults = []struct {
 }{
 	{unix.ENOENT, api.ErrNotFound, "", ""},
 	{unix.ELOOP, api.ErrRefused, "a symbolic link is in the way",
-		"kvol follows no link here; look at it with: namei -l %s"},
+		"no link is followed here; look at it with: namei -l %s"},
 	{unix.EXDEV, api.ErrRefused, "a mount is in the way",
-		"kvol enters no mount here; see which it is: findmnt --target %s"},
+		"no mount is entered here; see which it is: findmnt --target %s"},
 	{unix.EBUSY, api.ErrBusy, "is busy: a mount point, or in use by the kernel", "see what is mounted on it: kvol inspect %s"},
 	{ErrIsMount, api.ErrRefused, "", "see what is mounted on it: kvol inspect %s"},
 	{unix.ENOTDIR, api.ErrRefused, "something that is not a directory is in the way",
 		"look at it with: namei -l %s"},
 	{unix.EEXIST, api.ErrRefused, "is there already and is not replaced", "look at it with: ls -ld %s"},
 	{unix.ENOTEMPTY, api.ErrNotEmpty, "the directory is not empty",
-		"kvol deletes no data; look at what is in it with: ls -la %s"},
+		"no data is deleted; look at what is in it with: ls -la %s"},
 	{unix.EROFS, nil, "", "see its mount options (findmnt --target %s) and what the kernel says of it (dmesg | tail)"},
 	{unix.ENOSPC, nil, "", "make room on its file system; how full it is: df %[1]s; df -i %[1]s"},
 	{unix.EDQUOT, nil, "", "make room in the quota of its user, or raise it (findmnt --target %s tells the file system)"},
-	{unix.EACCES, nil, "", "run kvol as root; who may do it: namei -l %s"},
-	{unix.EPERM, nil, "", "run kvol as root, and look for the immutable flag with: lsattr -d %s"},
+	{unix.EACCES, nil, "", "run it as root; who may do it: namei -l %s"},
+	{unix.EPERM, nil, "", "run it as root, and look for the immutable flag with: lsattr -d %s"},
 }
 
 // fail makes the error of an operation on a path: the kind and the next step

@@ -120,7 +120,7 @@ func (r *Root) Unlink(name string, what Meta) error {
 	defer s.close()
 	if r.kind != layoutRoot || what == "" || metaAt(paths.Layout{Root: r.path}, s.path) != what {
 		return refuse(op, s.path, "is not the place of any %s", what).
-			WithNext("kvol deletes no data; look at it with: ls -l %s", shellQuote(s.path))
+			WithNext("no data is deleted; look at it with: ls -l %s", shellQuote(s.path))
 	}
 	fd, info, err := s.open(true)
 	if err != nil {
@@ -129,7 +129,7 @@ func (r *Root) Unlink(name string, what Meta) error {
 	defer unix.Close(fd)
 	if fault := s.notMeta(fd, info, what); fault != "" {
 		return refuse(op, s.path, "is no %s: it is %s", what, fault).
-			WithNext("kvol deletes no data; look at it with: ls -l %s", shellQuote(s.path))
+			WithNext("no data is deleted; look at it with: ls -l %s", shellQuote(s.path))
 	}
 	return fail(op, s.path, s.unlink())
 }

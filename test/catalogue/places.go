@@ -1,0 +1,399 @@
+// Package catalogue reads from the source every place where kvol makes an error:
+// its kind, its words and its next step. The reference page is made from that, and
+// tests hold the places against the rules.
+package catalogue
+
+import (
+	"cmp"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Kinds of places that are not the name of a sentinel.
+const (
+	Plain  = "Failed" // of no special kind
+	Passed = ""       // that of the error inside, or one that is found at run time
+)
+
+// Place is where an error is made.
+type Place struct {
+	Package, Func string
+	Kind          string // "ErrBusy" without its Err
+	Message       string // with the verbs of fmt
+	Next          string
+	// Cause says that these are words for another error to hold, or plain failure.
+	Cause bool
+}
+
+func (p Place) String() string {
+	return fmt.Sprintf("%s.%s: %s %q", p.Package, p.Func, p.Kind, p.Message)
+}
+
+// Read gives the places of the packages below folders of the module, sorted.
+func Read(root string, folders ...string) ([]Place, error) {
+	packages := map[string][]*ast.File{}
+	for _, folder := range folders {
+		err := filepath.WalkDir(filepath.Join(root, folder), func(path string, d fs.DirEntry, err error) error {
+			if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+				return err
+			}
+			dir, err := filepath.Rel(root, filepath.Dir(path))
+			if err != nil || skipped[filepath.Base(dir)] {
+				return err
+			}
+			file, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)
+			packages[dir] = append(packages[dir], file)
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	var all []Place
+	for dir, files := range packages {
+		all = append(all, readPackage(dir, files)...)
+	}
+	slices.SortFunc(all, func(a, b Place) int {
+		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Message, b.Message), cmp.Compare(a.Next, b.Next),
+			cmp.Compare(a.Package, b.Package), cmp.Compare(a.Func, b.Func))
+	})
+	return slices.Compact(all), nil
+}
+
+// skipped are packages for tests only.
+var skipped = map[string]bool{"testutil": true, "exectest": true, "plugintest": true}
+
+func readPackage(dir string, files []*ast.File) []Place {
+	pkg := &reader{dir: dir, makers: map[string][]*maker{}, consts: map[string]string{}}
+	for _, file := range files {
+		pkg.findConsts(file)
+	}
+	for _, file := range files {
+		for _, decl := range file.Decls {
+			if f, ok := decl.(*ast.FuncDecl); ok && f.Body != nil {
+				pkg.findMaker(f.Name.Name, f.Type, f.Body)
+				ast.Inspect(f.Body, func(n ast.Node) bool {
+					if as, ok := n.(*ast.AssignStmt); ok && len(as.Lhs) == 1 {
+						if lit, ok := as.Rhs[0].(*ast.FuncLit); ok {
+							if id, ok := as.Lhs[0].(*ast.Ident); ok {
+								pkg.findMaker(id.Name, lit.Type, lit.Body)
+							}
+						}
+					}
+					return true
+				})
+			}
+		}
+	}
+	for _, file := range files {
+		for _, decl := range file.Decls {
+			name := "var"
+			if f, ok := decl.(*ast.FuncDecl); ok {
+				name = f.Name.Name
+			}
+			pkg.read(name, decl)
+		}
+	}
+	return pkg.places
+}
+
+type reader struct {
+	dir    string
+	makers map[string][]*maker
+	consts map[string]string // texts of the package
+	places []Place
+}
+
+// maker is a function that makes an error of words that it is given.
+type maker struct {
+	params []string // its parameters' names
+	kind   string   // of what it makes, unless a parameter says it
+	next   string
+}
+
+// findMaker notes a function that makes an Error of a format and arguments. What has a
+// next step among them is a fault that a document's reader gathers: bad input.
+func (r *reader) findMaker(name string, typ *ast.FuncType, body *ast.BlockStmt) {
+	m := &maker{kind: "Input"}
+	for _, field := range typ.Params.List {
+		for _, id := range field.Names {
+			m.params = append(m.params, id.Name)
+		}
+	}
+	if !slices.Contains(m.params, "format") {
+		return
+	}
+	is := slices.Contains(m.params, "next")
+	ast.Inspect(body, func(n ast.Node) bool {
+		if e, ok := n.(ast.Expr); ok {
+			if p, ok := r.direct(e); ok && p.Message == "" && !p.Cause {
+				m.kind, m.next, is = p.Kind, cmp.Or(r.nextOf(body, e), p.Next), true
+			}
+		}
+		return true
+	})
+	if is {
+		r.makers[name] = append(r.makers[name], m)
+	}
+}
+
+// read finds the places of one declaration.
+func (r *reader) read(name string, decl ast.Node) {
+	var inside []ast.Node // causes that belong to a place already
+	ast.Inspect(decl, func(n ast.Node) bool {
+		e, ok := n.(ast.Expr)
+		if !ok || slices.Contains(inside, n) {
+			return true
+		}
+		p, ok := r.direct(e)
+		if !ok {
+			p, ok = r.made(e)
+		}
+		if !ok || p.Message == "" && (p.Kind == Passed || p.Kind == Plain || r.makers[name] != nil) {
+			return true
+		}
+		for _, arg := range causes(e) {
+			inside = append(inside, arg)
+		}
+		p.Package, p.Func = r.dir, name
+		p.Next = cmp.Or(r.nextOf(decl, e), p.Next)
+		r.places = append(r.places, p)
+		return true
+	})
+}
+
+// direct reads the making of an error by api.Errorf, api.Error, fmt.Errorf or
+// errors.New.
+func (r *reader) direct(e ast.Expr) (Place, bool) {
+	switch e := e.(type) {
+	case *ast.CallExpr:
+		switch called := text(e.Fun); {
+		case (called == "api.Errorf" || called == "Errorf" && r.dir == "internal/api") && len(e.Args) > 1:
+			return Place{Kind: kind(e.Args[0]), Message: r.words(e.Args[1])}, true
+		case called == "fmt.Errorf" || called == "errors.New":
+			return Place{Kind: Plain, Message: r.words(e.Args[0]), Cause: true}, true
+		}
+	case *ast.CompositeLit:
+		if t := text(e.Type); t != "api.Error" && !(t == "Error" && r.dir == "internal/api") {
+			return Place{}, false
+		}
+		p := Place{Kind: Passed}
+		for _, el := range e.Elts {
+			kv, ok := el.(*ast.KeyValueExpr)
+			if !ok {
+				continue
+			}
+			switch text(kv.Key) {
+			case "Kind":
+				p.Kind = kind(kv.Value)
+			case "Next":
+				p.Next = cmp.Or(r.words(kv.Value), "…")
+			case "Err":
+				if c, ok := r.direct(kv.Value); ok {
+					p.Message = c.Message
+				}
+			}
+		}
+		return p, true
+	}
+	return Place{}, false
+}
+
+// made reads a call of one of the package's own makers. Of several of that name it is
+// the one whose words are where the call has words.
+func (r *reader) made(e ast.Expr) (best Place, ok bool) {
+	call, ok := e.(*ast.CallExpr)
+	if !ok {
+		return Place{}, false
+	}
+	name := text(call.Fun)
+	if sel, ok := call.Fun.(*ast.SelectorExpr); ok {
+		name = sel.Sel.Name
+		if x := text(sel.X); x == "fmt" || x == "api" {
+			return Place{}, false
+		}
+	}
+	most := 0
+	for _, m := range r.makers[name] {
+		p, score := Place{Kind: m.kind, Next: m.next}, 0
+		for i, param := range m.params[:min(len(m.params), len(call.Args))] {
+			switch param {
+			case "format":
+				p.Message = r.words(call.Args[i])
+			case "next":
+				p.Next = cmp.Or(r.words(call.Args[i]), "…")
+				if p.Next != "…" {
+					score++
+				}
+			case "kind":
+				p.Kind = kind(call.Args[i])
+			}
+		}
+		if p.Message != "" && score+2 > most {
+			best, most = p, score+2
+		}
+	}
+	return best, most > 0
+}
+
+// causes are the expressions whose words a place has taken for its own.
+func causes(e ast.Expr) []ast.Node {
+	lit, ok := e.(*ast.CompositeLit)
+	if !ok {
+		return nil
+	}
+	var all []ast.Node
+	for _, el := range lit.Elts {
+		if kv, ok := el.(*ast.KeyValueExpr); ok && text(kv.Key) == "Err" {
+			all = append(all, kv.Value)
+		}
+	}
+	return all
+}
+
+// nextOf is the next step that is given to an error where it is made, or to the
+// variable that holds it, in the same declaration.
+func (r *reader) nextOf(decl ast.Node, e ast.Expr) string {
+	next, variable := "", ""
+	ast.Inspect(decl, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.CallExpr:
+			if sel, ok := n.Fun.(*ast.SelectorExpr); ok && sel.Sel.Name == "WithNext" && chained(sel.X, e) {
+				next = cmp.Or(r.given(n.Args), next)
+			}
+		case *ast.AssignStmt:
+			for i, right := range n.Rhs {
+				if chained(right, e) && i < len(n.Lhs) {
+					variable = text(n.Lhs[i])
+				}
+			}
+		}
+		return true
+	})
+	if next != "" || variable == "" || variable == "_" {
+		return next
+	}
+	var steps []string
+	ast.Inspect(decl, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.CallExpr:
+			if sel, ok := n.Fun.(*ast.SelectorExpr); ok && n.Pos() > e.Pos() && sel.Sel.Name == "WithNext" && chained(sel.X, &ast.Ident{Name: variable}) {
+				steps = append(steps, r.given(n.Args))
+			}
+		case *ast.AssignStmt:
+			for i, left := range n.Lhs {
+				if text(left) == variable+".Next" && i < len(n.Rhs) {
+					steps = append(steps, cmp.Or(r.words(n.Rhs[i]), "…"))
+				}
+			}
+		}
+		return true
+	})
+	return strings.Join(slices.Compact(steps), " | ")
+}
+
+// given is what WithNext is called with; a text that is made before it is "…".
+func (r *reader) given(args []ast.Expr) string {
+	if len(args) == 0 {
+		return ""
+	}
+	words := r.words(args[0])
+	if words == "%s" && len(args) == 2 {
+		words = r.words(args[1])
+	}
+	return cmp.Or(words, "…")
+}
+
+// chained says that x is e, or calls of methods upon it: e.At(…).
+func chained(x, e ast.Expr) bool {
+	for {
+		if x == e {
+			return true
+		}
+		switch v := x.(type) {
+		case *ast.CallExpr:
+			sel, ok := v.Fun.(*ast.SelectorExpr)
+			if !ok {
+				return false
+			}
+			x = sel.X
+		case *ast.ParenExpr:
+			x = v.X
+		case *ast.UnaryExpr:
+			x = v.X
+		case *ast.Ident:
+			id, ok := e.(*ast.Ident)
+			return ok && id.Name == v.Name
+		default:
+			return false
+		}
+	}
+}
+
+func (r *reader) findConsts(file *ast.File) {
+	ast.Inspect(file, func(n ast.Node) bool {
+		if spec, ok := n.(*ast.ValueSpec); ok {
+			for i, name := range spec.Names {
+				if i < len(spec.Values) {
+					if words := r.words(spec.Values[i]); words != "" {
+						r.consts[name.Name] = words
+					}
+				}
+			}
+		}
+		return true
+	})
+}
+
+// words is the text of an expression as far as the source has it.
+func (r *reader) words(e ast.Expr) string {
+	switch e := e.(type) {
+	case *ast.BasicLit:
+		if e.Kind == token.STRING {
+			s, _ := strconv.Unquote(e.Value)
+			return s
+		}
+	case *ast.Ident:
+		return r.consts[e.Name]
+	case *ast.BinaryExpr:
+		left, right := r.words(e.X), r.words(e.Y)
+		if left+right != "" {
+			return cmp.Or(left, "%s") + cmp.Or(right, "%s")
+		}
+	case *ast.CallExpr:
+		if text(e.Fun) == "fmt.Sprintf" {
+			return r.words(e.Args[0])
+		}
+	}
+	return ""
+}
+
+// kind is the name of a sentinel, without Err.
+func kind(e ast.Expr) string {
+	name := text(e)
+	if name == "nil" {
+		return Plain
+	}
+	if _, sentinel, ok := strings.Cut(name, "Err"); ok && (name == "Err"+sentinel || name == "api.Err"+sentinel) {
+		return sentinel
+	}
+	return Passed
+}
+
+// text is a name, or names with dots between.
+func text(e ast.Expr) string {
+	switch e := e.(type) {
+	case *ast.Ident:
+		return e.Name
+	case *ast.SelectorExpr:
+		return text(e.X) + "." + e.Sel.Name
+	}
+	return ""
+}
