@@ -4,13 +4,14 @@
 # make lint   formatting, linters, the rules of the tree
 # make fuzz   every fuzz test for FUZZTIME each, and KVOL_STATES nodes made at random
 # make bench  the benchmarks
+# make release-check  a snapshot of a release in dist/, and its packages tried; as root on Debian
 # make docs completions  what is generated: manual pages, docs/reference, deploy/config.yaml, completions
 
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 FUZZTIME ?= 30s
 GOTESTFLAGS ?=
 
-.PHONY: build demo test lint fuzz bench docs completions
+.PHONY: build demo test lint fuzz bench release-check docs completions
 
 build:
 	CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '-s -w -X main.version=$(VERSION)' -o bin/kvol ./cmd/kvol
@@ -41,9 +42,14 @@ fuzz:
 bench:
 	go test -run '^$$' -bench . -benchmem ./...
 
+release-check:
+	scripts/deps.sh release
+	scripts/release.sh --snapshot
+	KVOL_DIST=$(CURDIR)/dist go run ./test/cmd/gotest -count=1 -timeout 20m ./test/release
+
 # Tests hold that these change nothing where nothing changed.
 docs:
-	go test ./cmd/kvol -run '^Test(Manual|Reference)$$' -update
+	go test ./cmd/kvol -run '^Test(Manual|Reference|Catalogue)$$' -update
 
 completions:
 	go test ./cmd/kvol -run '^TestCompletions$$' -update
