@@ -118,6 +118,8 @@ func (n *jsonNode) filesystem() {
 	for _, subject := range []string{"fs", podA, dev, n.podVolume(podA, "fs"), n.global("fs"), n.root + "/pods"} {
 		n.prints("Inspection", 0, "inspect", subject)
 	}
+	n.prints("WaitList", 0, "wait", "fs", podA, dev, n.global("fs"), "--for", "healthy")
+	n.prints("WaitList", 8, "wait", "fs", "--for", "unmounted", "--timeout", "100ms")
 	n.prints("ResultList", 9, "detach", "fs")
 	n.prints("ResultList", 9, "unmount-device", "fs")
 	n.prints("StepList", 0, "unpublish", "fs", "--pod-uid", podA, "--dry-run")
@@ -169,6 +171,7 @@ func (n *jsonNode) odd() {
 	n.prints("ResultList", 0, "recover", "c", "--apply")
 	n.prints("MountList", 0, "list-mounts", "--probe-timeout", "100ms")
 	n.prints("MountList", 0, "list-mounts", "--no-probe")
+	n.prints("MountEvent", 0, "list-mounts", "--watch", "--kind", "other", "--timeout", "300ms")
 	for _, subject := range []string{"c", "dead", podB, n.podVolume(podA, "line\nend")} {
 		n.prints("Inspection", 0, "inspect", subject, "--probe-timeout", "100ms")
 	}
