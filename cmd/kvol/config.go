@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"io"
 	"os"
@@ -39,7 +40,11 @@ func (s *settings) load(ctx context.Context, flags *pflag.FlagSet) error {
 	if s.configFile == "" {
 		return api.Errorf(api.ErrUsage, "--config names no file").WithNext("name one, or /dev/null for none")
 	}
-	if err := s.readConfig(ctx, v, explicit, flags); err != nil {
+	raw, err := s.readConfig(ctx, explicit, flags)
+	if err == nil {
+		err = v.ReadConfig(bytes.NewReader(raw))
+	}
+	if err != nil {
 		return err
 	}
 	var failed error

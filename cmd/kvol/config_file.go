@@ -14,35 +14,31 @@ import (
 	"github.com/kvol/kvol/internal/host/act"
 
 	"github.com/spf13/pflag"
-	"github.com/spf13/viper"
 	"go.yaml.in/yaml/v3"
 )
 
 // readConfig reads the file, which need not be there unless it was named. A key
 // that is no setting, or a value that is none of it, is an error with its line: a
 // typing error must not leave a safety setting at its default.
-func (s *settings) readConfig(ctx context.Context, v *viper.Viper, explicit bool, flags *pflag.FlagSet) error {
+func (s *settings) readConfig(ctx context.Context, explicit bool, flags *pflag.FlagSet) ([]byte, error) {
 	path := s.configFile
 	raw, err := within(ctx, path, func() ([]byte, error) {
 		return s.files.read(path, func() ([]byte, error) { return readFile(path, maxConfig) })
 	})
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && !explicit:
-		return nil
+		return nil, nil
 	case errors.Is(err, api.ErrTimeout):
-		return (&api.Error{Err: err}).WithNext("give a file as the configuration: --config FILE")
+		return nil, (&api.Error{Err: err}).WithNext("give a file as the configuration: --config FILE")
 	case err != nil:
-		return api.Errorf(api.ErrInput, "the configuration file cannot be read: %w", bare(err)).At(path).
+		return nil, api.Errorf(api.ErrInput, "the configuration file cannot be read: %w", bare(err)).At(path).
 			WithNext("see what is there (ls -ld %s), or name another: --config FILE", act.Quote(path))
 	}
-	if err = s.parseConfig(raw, flags); err == nil {
-		err = v.ReadConfig(bytes.NewReader(raw))
-	}
-	if err != nil {
-		return api.Errorf(api.ErrInput, "the configuration file: %w", err).At(path).
+	if err := s.parseConfig(raw, flags); err != nil {
+		return nil, api.Errorf(api.ErrInput, "the configuration file: %w", err).At(path).
 			WithNext("correct the file, or name another: --config FILE; the settings are listed by: kvol config view --config /dev/null")
 	}
-	return nil
+	return raw, nil
 }
 
 // bare is a system's error without the path, which is said already.
