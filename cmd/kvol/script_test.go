@@ -68,6 +68,10 @@ func code(ts *testscript.TestScript, neg bool, args []string) {
 	if got != want {
 		ts.Fatalf("exit code %d, want %d", got, want)
 	}
+	if errs := ts.ReadFile("stderr"); got > 0 && args[1] == "kvol" && !strings.Contains(errs, "next: ") &&
+		(!strings.Contains(errs, `"next":"`) || strings.Contains(errs, `"next":""`)) {
+		ts.Fatalf("a failure without a next step")
+	}
 }
 
 // loop makes a loop device of a new image, with a file system when one is named,

@@ -19,6 +19,9 @@ func (n *node) help(command string) string {
 	text, known := helps.Load(command)
 	if !known {
 		out, _ := exec.Command(n.kvolPath, command, "--help").Output()
+		if !strings.Contains(string(out), "\n  kvol "+command+" ") {
+			out = nil // of kvol itself: there is no such command
+		}
 		text, _ = helps.LoadOrStore(command, string(out))
 	}
 	return text.(string)
@@ -39,7 +42,7 @@ func (n *node) told(o out) {
 }
 
 // command is a command of kvol in a next step, with the flags that follow it.
-var command = regexp.MustCompile(`\bkvol ([a-z][a-z-]*)((?: [^\s;]+)*)`)
+var command = regexp.MustCompile(`(?:^|[^-\w./])kvol ([a-z][a-z-]*)((?: [^\s;(]+)*)`)
 
 // advised wants a next step that can be done: the commands and flags of kvol that it
 // names are there.
