@@ -1,20 +1,21 @@
 #!/usr/bin/env bash
-# Installs the programs that kvol's tests, linters or demo run and that are
+# Installs the programs that kvol's tests, linters, demo or release run and that are
 # missing here, and says which.
 #
-#   scripts/deps.sh test|lint|demo
+#   scripts/deps.sh test|lint|demo|release
 #
 # It installs on Debian and Ubuntu, as root. Elsewhere it names what is missing:
-# tests then skip what needs it, and the demo cannot run.
+# tests then skip what needs it, and neither the demo nor a release can be made.
 set -euo pipefail
 
 # Each line: a program, the Debian package that has it, and what needs it.
 tools='
+fuser       psmisc          test
 losetup     mount           test demo
 mount       mount           test demo
 blkid       util-linux      test demo
 partx       util-linux      test
-unshare     util-linux      test demo
+unshare     util-linux      test demo release
 nsenter     util-linux      test demo
 setpriv     util-linux      test
 mkfs.ext4   e2fsprogs       test demo
@@ -33,13 +34,22 @@ containerd  containerd      test
 ctr         containerd      test
 runc        runc            test
 shellcheck  shellcheck      test lint
+tmux        tmux            test
+zsh         zsh             test
+fish        fish            test
+dh_bash-completion bash-completion test
+mandoc      mandoc          test
+mmdebstrap  mmdebstrap      release
+lintian     lintian         release
+rpm         rpm             release
+qemu-aarch64-static qemu-user-static release
 '
 
 what=${1:-}
 case $what in
-test | lint | demo) ;;
+test | lint | demo | release) ;;
 *)
-	echo "usage: $0 test|lint|demo" >&2
+	echo "usage: $0 test|lint|demo|release" >&2
 	exit 2
 	;;
 esac
@@ -61,7 +71,7 @@ mapfile -t packages < <(printf '%s\n' "${packages[@]}" | sort -u)
 
 if [[ $EUID -ne 0 ]] || ! command -v apt-get >/dev/null; then
 	echo "$0: missing here: ${missing[*]} (Debian packages: ${packages[*]}); install them as root" >&2
-	if [[ $what == demo || -n ${CI:-} ]]; then
+	if [[ $what == demo || $what == release || -n ${CI:-} ]]; then
 		exit 1
 	fi
 	exit 0

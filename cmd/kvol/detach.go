@@ -14,7 +14,7 @@ VOLUME is a PV or spec name, driver^handle, a device or a path.`
 const detachExample = `  # detach the volume of this PV, of which only the name is known
   kvol detach data
   # is it free? nothing is changed
-  kvol detach /dev/loop3 --dry-run`
+  kvol detach /dev/sdb --dry-run`
 
 func newDetachCmd(a *app) *cobra.Command {
 	cmd, o := a.downCmd(ops.Detach)

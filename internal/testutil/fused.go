@@ -2,6 +2,7 @@ package testutil
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/binary"
 	"fmt"
@@ -15,6 +16,12 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
 )
+
+// EnvFUSEName is what a FUSE file system calls itself where it is set: its source, and
+// its type after "fuse.".
+const EnvFUSEName = "KVOL_TEST_FUSE_NAME"
+
+func fuseName() string { return cmp.Or(os.Getenv(EnvFUSEName), "kvoltest") }
 
 // envFUSE makes the test binary a FUSE daemon: "mode delay mountpoint".
 const envFUSE = "KVOL_TEST_FUSE"
@@ -49,7 +56,7 @@ func serve(mode FUSEMode, delay time.Duration, dst string) error {
 	raw := fs.NewNodeFS(newRoot(), &fs.Options{EntryTimeout: &zero, AttrTimeout: &zero, NegativeTimeout: &zero})
 	slow := &slowFS{RawFileSystem: raw, delay: delay}
 	srv, err := fuse.NewServer(slow, dst, &fuse.MountOptions{
-		DirectMountStrict: true, AllowOther: true, FsName: "kvoltest", Name: "kvoltest",
+		DirectMountStrict: true, AllowOther: true, FsName: fuseName(), Name: fuseName(),
 	})
 	if err != nil {
 		return err
@@ -122,7 +129,7 @@ func serveInit(dst string) error {
 		return fmt.Errorf("open /dev/fuse: %w", err)
 	}
 	data := fmt.Sprintf("fd=%d,rootmode=40000,user_id=0,group_id=0,allow_other", fd)
-	if err := unix.Mount("kvoltest", dst, "fuse.kvoltest", unix.MS_NOSUID|unix.MS_NODEV, data); err != nil {
+	if err := unix.Mount(fuseName(), dst, "fuse."+fuseName(), unix.MS_NOSUID|unix.MS_NODEV, data); err != nil {
 		return fmt.Errorf("mount: %w", err)
 	}
 	req := make([]byte, 1<<17)

@@ -1,0 +1,127 @@
+#!/usr/bin/env bash
+# Recovers a node on which volumes are broken, as far as it can be done without
+# losing anything, and says at the end what it could not do.
+#
+#   recover-a-node.sh [--without-driver]
+#
+# --without-driver takes CSI volumes down also where their driver is not there. kvol's
+# settings are read from the environment: KVOL_PODS_FROM=file:pods.json is your list of
+# the pods that live here, for a node where two sources cannot prove which are gone.
+#
+# It decides by kvol's exit codes alone, takes every name from "-o name -0", and may be
+# run again: what is done already is done. It ends with 0 when all is well, with 3 when
+# something stays, with 1 when something failed, and with 130 when it was interrupted.
+set -uo pipefail
+
+driver=()
+case $#:${1-} in
+0:) ;;
+1:--without-driver) driver=(--without-driver) ;;
+*)
+	echo "usage: $0 [--without-driver]" >&2
+	exit 2
+	;;
+esac
+
+names=$(mktemp) || exit 1
+trap 'rm -f -- "$names"' EXIT
+trap 'exit 130' INT TERM
+
+left=()   # what stays, with the reason in words
+failed=() # what went wrong
+
+# note puts down what a command on something ended with.
+note() {
+	local code=$1 what=$2
+	case $code in
+	0 | 5) ;; # done, done before, or gone meanwhile
+	3) left+=("a part stays: $what") ;;
+	4) left+=("refused, or not proven: $what") ;;
+	6) left+=("kvol has no way: $what") ;;
+	7) left+=("a driver or tool is missing: $what") ;;
+	8) left+=("no answer in time, not known: $what") ;;
+	9) left+=("in use: $what") ;;
+	10) left+=("another kvol works on it: $what") ;;
+	32) left+=("umount could not: $what") ;;
+	130) exit 130 ;;
+	*) failed+=("failed ($code): $what") ;;
+	esac
+}
+
+# shown is a name on one line, whatever is in it.
+shown() { printf '%q' "$1"; }
+
+# list puts the names that a listing of kvol gives into the array found.
+list() {
+	local code=0
+	found=()
+	kvol "$@" -o name -0 >"$names" || code=$?
+	mapfile -d '' -t found <"$names"
+	((code == 0)) || note "$code" "kvol $*"
+}
+
+# each runs a command for each of the names that were found, with the name as its
+# last word.
+each() {
+	local name code
+	for name in "${found[@]}"; do
+		code=0
+		"$@" "$name" >/dev/null || code=$?
+		note "$code" "$(shown "$name")"
+	done
+}
+
+echo "== What pods that are gone left behind =="
+code=0
+kvol gc-orphans --apply --keep-going "${driver[@]}" -o name >/dev/null || code=$?
+# What stays is listed at the end.
+((code == 3)) || note "$code" "what pods that are gone left behind"
+
+echo "== Metadata of CSI volumes that cannot be read =="
+list list-mounts --plugin kubernetes.io/csi --kind podVolume,globalMount,podDevice
+each kvol recover --apply
+
+echo "== Mounts whose server or daemon is gone =="
+# From the pods down to the device: a global mount is busy while a pod has it.
+list list-mounts --state disconnected --kind podVolume
+each kvol unpublish "${driver[@]}"
+list list-mounts --state disconnected --kind globalMount
+each kvol unmount-device "${driver[@]}"
+# These are no volumes by their place. Nobody is behind them any more, so nothing can
+# be lost; never lazily, so that one that is in use stays.
+list list-mounts --state disconnected --kind other
+each umount -c --
+
+echo "== What stays =="
+# A volume in several of these lists is in several of these lines.
+code=0
+kvol gc-orphans --exit-code -o name >/dev/null || code=$?
+case $code in
+11) left+=("not all that pods that are gone left behind: see kvol gc-orphans -o wide") ;;
+*) note "$code" "which pods are gone" ;;
+esac
+declare -A gone=()
+list list-mounts --orphans
+for name in "${found[@]}"; do
+	gone[$name]=1
+	left+=("of a pod that is gone: $(shown "$name")")
+done
+# A volume is not refused to be taken away where nobody says that its pod lives; that
+# it is still here says that nothing proves the pod gone either.
+list list-mounts --kind podVolume,podDevice
+for name in "${found[@]}"; do
+	[[ -z ${gone[$name]-} ]] || continue
+	code=0
+	kvol unpublish --dry-run "$name" &>/dev/null || code=$?
+	((code != 0)) || left+=("whether its pod lives is not known: $(shown "$name")")
+done
+list list-mounts --state disconnected,stale,unresponsive,denied,readonly,deleted
+for name in "${found[@]}"; do left+=("not well: $(shown "$name")"); done
+list list-mounts --duplicates
+for name in "${found[@]}"; do left+=("mounted more than once: $(shown "$name")"); done
+
+((${#failed[@]} == 0)) || printf '%s\n' "${failed[@]}" | sort -u
+((${#left[@]} == 0)) || printf '%s\n' "${left[@]}" | sort -u
+if ((${#failed[@]} > 0)); then exit 1; fi
+if ((${#left[@]} > 0)); then exit 3; fi
+echo "nothing"
