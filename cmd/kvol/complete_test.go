@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/kvol/kvol/internal/paths"
 	"github.com/kvol/kvol/internal/testutil"
 
 	"github.com/spf13/pflag"
@@ -71,6 +72,14 @@ func completionNode(t *testing.T) string {
 	if err := os.WriteFile(filepath.Join(csi, "vol_data.json"), []byte(metadata), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	staged := filepath.Join(root, "plugins/kubernetes.io/csi/ebs.csi.aws.com", paths.HandleHash("vol-8"), "globalmount")
+	if err := os.MkdirAll(staged, 0o750); err != nil {
+		t.Fatal(err)
+	}
+	metadata = strings.ReplaceAll(metadata, "vol-7", "vol-8")
+	if err := os.WriteFile(filepath.Join(filepath.Dir(staged), "vol_data.json"), []byte(metadata), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	mount := filepath.Join(csi, "mount")
 	if err := os.Mkdir(mount, 0o750); err != nil {
 		t.Fatal(err)
@@ -99,7 +108,7 @@ func TestComplete(t *testing.T) {
 		directive string
 	}{
 		{[]string{"teardown", ""}, []string{"cache\tkubernetes.io/empty-dir, 1 pod", "data\tkubernetes.io/empty-dir, 2 pods",
-			"hung\tkubernetes.io/nfs, 1 pod", "pvc-1\tebs.csi.aws.com^vol-7, 1 pod"}, ":4"},
+			"ebs.csi.aws.com^vol-8\tkubernetes.io/csi", "hung\tkubernetes.io/nfs, 1 pod", "pvc-1\tebs.csi.aws.com^vol-7, 1 pod"}, ":4"},
 		{[]string{"teardown", "data", ""}, nil, ":4"},
 		{[]string{"teardown", "--pod-uid", podB, ""}, []string{"cache\tkubernetes.io/empty-dir, 1 pod", "data\tkubernetes.io/empty-dir, 1 pod"}, ":4"},
 		{[]string{"unpublish", "ca"}, []string{"cache\tkubernetes.io/empty-dir, 1 pod"}, ":4"},
@@ -129,7 +138,7 @@ func TestComplete(t *testing.T) {
 		{[]string{"setup", "--root-dir", ""}, nil, ":16"},
 		{[]string{"setup", "-f", ""}, []string{"yaml", "yml", "json"}, ":8"},
 		{[]string{"gc-orphans", "--pods-from", "kubelet,fi"}, []string{"kubelet,file:"}, ":6"},
-		{[]string{"gc-orphans", "--pods-from", "file:" + root + "/"}, []string{"file:" + root + "/pods"}, ":6"},
+		{[]string{"gc-orphans", "--pods-from", "file:" + root + "/"}, []string{"file:" + root + "/plugins", "file:" + root + "/pods"}, ":6"},
 		{[]string{"gc-orphans", "--max", ""}, nil, ":4"},
 		{[]string{"completion", "ba"}, []string{"bash"}, ":4"},
 		{[]string{"help", "conf"}, []string{"config\tShow the configuration"}, ":4"},

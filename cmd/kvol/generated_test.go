@@ -5,11 +5,14 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/kvol/kvol/internal/testutil"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/cobra/doc"
@@ -49,6 +52,18 @@ func TestManual(t *testing.T) {
 		made[page(words)+".8"] = roff(t, c)
 	}
 	holds(t, "docs/man/*", made)
+
+	testutil.Tool(t, "mandoc")
+	pages, err := filepath.Glob("../../docs/man/*.8")
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, _ := exec.Command("mandoc", append([]string{"-Tlint", "-Wwarning"}, pages...)...).CombinedOutput()
+	for line := range strings.Lines(string(out)) {
+		if !strings.Contains(line, "missing date") { // it would make another page of the same text
+			t.Error(line)
+		}
+	}
 }
 
 // roff is the manual page of a command whose text is Markdown and has its options:
