@@ -41,7 +41,7 @@ func TestManual(t *testing.T) {
 	made := map[string]string{}
 	for words, c := range every(t) {
 		long, codes := texts(c)
-		c.Long = escape.Replace(long)
+		c.Long = prose(long)
 		if flags := own(c); len(flags) > 0 {
 			c.Long += "\n\n# OPTIONS\n" + terms(flags)
 		}
@@ -49,6 +49,9 @@ func TestManual(t *testing.T) {
 			c.Long += "\n\nThe options that every command has are in kvol(8)."
 		}
 		c.Long += "\n\n# EXIT STATUS\n" + terms(codes)
+		if !c.HasParent() {
+			c.Long += "\n\n# ENVIRONMENT\n" + terms(environment) + "\n\n# FILES\n" + terms(ownFiles)
+		}
 		made[page(words)+".8"] = roff(t, c)
 	}
 	holds(t, "docs/man/*", made)
@@ -65,6 +68,18 @@ func TestManual(t *testing.T) {
 		}
 	}
 }
+
+// What kvol(8) has beside its help.
+var (
+	environment = []term{
+		{"KVOL_CONFIG", "the configuration file"},
+		{"KVOL_OPTION", "each option that is a setting, as KVOL_ROOT_DIR for --root-dir; kvol config view --show-origin has them"},
+		{"NO_COLOR", "no colour, whatever it is set to"},
+	}
+	ownFiles = []term{
+		{defaultConfig, "the configuration"}, {"/var/lib/kvol", "the journal, which kvol history shows"}, {"/run/kvol", "locks"},
+	}
+)
 
 // roff is the manual page of a command whose text is Markdown and has its options:
 // the library's own list of them has no place for the name of a value.
@@ -125,9 +140,22 @@ func own(c *cobra.Command) (out []term) {
 func terms(list []term) string {
 	var b strings.Builder
 	for _, t := range list {
-		fmt.Fprintf(&b, "\n**%s**\n: %s\n", t.term, escape.Replace(t.text))
+		fmt.Fprintf(&b, "\n**%s**\n: %s\n", escape.Replace(t.term), escape.Replace(t.text))
 	}
 	return b.String()
+}
+
+// prose is the text of a help as Markdown: a paragraph that has columns keeps them.
+func prose(text string) string {
+	paragraphs := strings.Split(text, "\n\n")
+	for i, p := range paragraphs {
+		if strings.Contains("\n"+p, "\n ") {
+			paragraphs[i] = "    " + strings.ReplaceAll(p, "\n", "\n    ")
+		} else {
+			paragraphs[i] = escape.Replace(p)
+		}
+	}
+	return strings.Join(paragraphs, "\n\n")
 }
 
 var escape = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `_`, `\_`, `<`, `\<`, `[`, `\[`, "`", "\\`")

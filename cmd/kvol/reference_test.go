@@ -23,7 +23,7 @@ import (
 // TestReference: docs/reference has a page a command, and what else the code tells.
 func TestReference(t *testing.T) {
 	made := map[string]string{
-		"settings.md": settingsPage(), "plugins.md": pluginsPage(), "json.md": jsonPage(t),
+		"settings.md": settingsPage(), "plugins.md": pluginsPage(), "json.md": jsonPage(t), "columns.md": columnsPage(t),
 	}
 	index := "# The commands\n\n"
 	commands := every(t)
@@ -41,7 +41,7 @@ func TestReference(t *testing.T) {
 func commandPage(c *cobra.Command) string {
 	long, codes := texts(c)
 	var b strings.Builder
-	fmt.Fprintf(&b, "# %s\n\n%s.\n\n    %s\n\n%s\n\n", c.CommandPath(), c.Short, c.UseLine(), escape.Replace(long))
+	fmt.Fprintf(&b, "# %s\n\n%s.\n\n    %s\n\n%s\n\n", c.CommandPath(), c.Short, c.UseLine(), prose(long))
 	fmt.Fprintf(&b, "## Examples\n\n```\n%s\n```\n\n## Options\n\n", unindent(c.Example))
 	for _, f := range own(c) {
 		fmt.Fprintf(&b, "* `%s`: %s\n", f.term, escape.Replace(f.text))
@@ -170,6 +170,51 @@ func pluginsPage() string {
 		}
 		line("since Kubernetes", i.Since)
 		line("until Kubernetes", i.Until)
+	}
+	return b.String()
+}
+
+// columnsPage has the columns of each list, which some commands have in common.
+func columnsPage(t *testing.T) string {
+	t.Helper()
+	var b strings.Builder
+	b.WriteString("# The columns\n\n`--columns` and `--sort-by` take these names, or the headings; `--list-columns` tells those of a command.\n")
+	users := map[string][]string{}
+	var order []string
+	add := func(c *cobra.Command, as string) {
+		view := listOf(c)
+		if view == nil {
+			return
+		}
+		rows := ""
+		for _, col := range view.Columns() {
+			shown := "table and wide"
+			if col.WideOnly {
+				shown = "wide"
+			}
+			rows += fmt.Sprintf("| `%s` | %s | %s |\n", col.Name, col.Heading, shown)
+		}
+		if users[rows] == nil {
+			order = append(order, rows)
+		}
+		users[rows] = append(users[rows], "`"+strings.TrimPrefix(c.CommandPath()+as, "kvol ")+"`")
+	}
+	commands := every(t)
+	for _, words := range slices.Sorted(maps.Keys(commands)) {
+		c := commands[words]
+		add(c, "")
+		for _, flag := range []string{"dry-run", "apply", "show-origin"} {
+			if c.Flags().Lookup(flag) == nil {
+				continue
+			}
+			if err := c.Flags().Set(flag, "true"); err != nil {
+				t.Fatal(err)
+			}
+			add(c, " --"+flag)
+		}
+	}
+	for _, rows := range order {
+		fmt.Fprintf(&b, "\n## %s\n\n| name | heading | shown in |\n|---|---|---|\n%s", strings.Join(users[rows], ", "), rows)
 	}
 	return b.String()
 }

@@ -1,0 +1,167 @@
+package main
+
+import (
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/kvol/kvol/internal/node"
+	"github.com/kvol/kvol/internal/plugins/all"
+
+	"github.com/spf13/cobra"
+)
+
+func volumes(t tab) ([]string, cobra.ShellCompDirective) {
+	return t.volumes(func(node.Seen) bool { return true }), noFiles
+}
+
+// published are the volumes that a pod has.
+func published(t tab) ([]string, cobra.ShellCompDirective) {
+	return t.volumes(func(s node.Seen) bool { return s.PodUID != "" }), noFiles
+}
+
+func (t tab) volumes(keep func(node.Seen) bool) (out []string) {
+	type volume struct {
+		what string
+		pods map[string]bool
+	}
+	all := map[string]*volume{}
+	plugin := t.flag("plugin")
+	for _, s := range t.look().seen {
+		if !plain.MatchString(s.Volume) || !keep(s) || plugin != "" && s.Plugin != plugin {
+			continue
+		}
+		v := all[s.Volume]
+		if v == nil {
+			v = &volume{pods: map[string]bool{}}
+			all[s.Volume] = v
+		}
+		if v.what == "" || s.Handle != "" {
+			v.what = s.Plugin
+			if s.Handle != "" && s.Handle != s.Volume {
+				v.what = s.Handle
+			}
+		}
+		if s.PodUID != "" {
+			v.pods[s.PodUID] = true
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		v := all[name]
+		switch n := len(v.pods); n {
+		case 0:
+		case 1:
+			v.what += ", 1 pod"
+		default:
+			v.what += ", " + strconv.Itoa(n) + " pods"
+		}
+		out = append(out, described(name, v.what))
+	}
+	return out
+}
+
+// podVolumes are the pods, by UID, and the volumes of each. Where a volume is named it
+// is only about those that have it.
+func (t tab) podVolumes() (names map[string]string, volumes map[string][]string) {
+	names, volumes = map[string]string{}, map[string][]string{}
+	wanted := t.flag("volume")
+	if wanted == "" && len(t.args) > 0 {
+		wanted = t.args[0]
+	}
+	having := map[string]bool{}
+	for _, s := range t.look().seen {
+		if !plain.MatchString(s.PodUID) {
+			continue
+		}
+		names[s.PodUID] = s.PodName
+		if plain.MatchString(s.Volume) && !slices.Contains(volumes[s.PodUID], s.Volume) {
+			volumes[s.PodUID] = append(volumes[s.PodUID], s.Volume)
+		}
+		if wanted != "" && (s.Volume == wanted || s.Handle == wanted) {
+			having[s.PodUID] = true
+		}
+	}
+	if wanted != "" {
+		maps.DeleteFunc(names, func(uid, _ string) bool { return !having[uid] })
+	}
+	return names, volumes
+}
+
+func pods(t tab) (out []string, directive cobra.ShellCompDirective) {
+	names, volumes := t.podVolumes()
+	for _, uid := range slices.Sorted(maps.Keys(names)) {
+		what := names[uid]
+		if what == "" {
+			slices.Sort(volumes[uid])
+			what = strings.Join(volumes[uid], ", ")
+		}
+		out = append(out, described(uid, what))
+	}
+	return out, noFiles
+}
+
+// podsByName also has the names, once one is begun: beside the UIDs each pod would be
+// there twice.
+func podsByName(t tab) ([]string, cobra.ShellCompDirective) {
+	out, directive := pods(t)
+	if t.word == "" {
+		return out, directive
+	}
+	names, _ := t.podVolumes()
+	for _, uid := range slices.Sorted(maps.Keys(names)) {
+		if plain.MatchString(names[uid]) {
+			out = append(out, described(names[uid], uid))
+		}
+	}
+	return out, directive
+}
+
+func namespaces(t tab) ([]string, cobra.ShellCompDirective) {
+	found := map[string]bool{}
+	for _, s := range t.look().seen {
+		if space, _, _ := strings.Cut(s.PodName, "/"); plain.MatchString(space) {
+			found[space] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(found)), noFiles
+}
+
+// pluginNames are kvol's own plugins, and those of what is on the node.
+func pluginNames(t tab) (out []string, directive cobra.ShellCompDirective) {
+	found := map[string]string{}
+	for _, s := range t.look().seen {
+		if plain.MatchString(s.Plugin) {
+			found[s.Plugin] = ""
+		}
+	}
+	for _, p := range all.All() {
+		found[p.GetPluginName()] = p.Info().Description
+	}
+	for _, name := range slices.Sorted(maps.Keys(found)) {
+		out = append(out, described(name, found[name]))
+	}
+	return out, noFiles
+}
+
+// places are the paths of volumes. Below the kubelet's root the shell itself lists none:
+// it would look at each, and hang.
+func places(t tab) (out []string, directive cobra.ShellCompDirective) {
+	s := t.look()
+	root := s.root
+	if strings.HasPrefix(t.word, s.named) {
+		root = s.named
+	}
+	for _, p := range s.seen {
+		if path := root + strings.TrimPrefix(p.Path, s.root); p.Path != "" && plain.MatchString(path) {
+			out = append(out, described(path, strings.TrimSpace(string(p.Kind)+" "+p.Volume)))
+		}
+	}
+	switch {
+	case root == "" || strings.HasPrefix(t.word, root+"/"):
+		return out, noFiles
+	case t.word == "/":
+		return nil, anyFile // there are other places
+	}
+	return out, anyFile
+}
