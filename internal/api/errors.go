@@ -146,7 +146,7 @@ func (e *Error) Error() string {
 	}
 	switch {
 	case e.Err != nil:
-		b.WriteString(e.Err.Error())
+		b.WriteString(plainly.Replace(e.Err.Error()))
 	case e.Kind != nil:
 		b.WriteString(e.Kind.Error())
 	default:
@@ -184,6 +184,9 @@ func (e *Error) At(path string) *Error {
 	return e
 }
 
+// plainly has words for people where the standard library speaks of itself.
+var plainly = strings.NewReplacer("context deadline exceeded", "its time was over", "context canceled", "interrupted")
+
 // quoteOdd quotes what could break a line of a terminal or a log: a name found
 // on disk can hold newlines and escape sequences.
 func quoteOdd(s string) string {
@@ -216,7 +219,7 @@ type ErrorDoc struct {
 func NewErrorDoc(err error) ErrorDoc {
 	d := ErrorDoc{
 		APIVersion: Version, Kind: "Error", Code: ExitCode(err), Reason: Reason(err),
-		Message: err.Error(), Details: []string{},
+		Message: plainly.Replace(err.Error()), Details: []string{},
 	}
 	walk(err, func(e *Error) {
 		first(&d.Op, e.Op)

@@ -120,6 +120,7 @@ func TestErrorMessage(t *testing.T) {
 		"/dev/sdb: it is held":              {Path: "/dev/sdb", Err: cause},
 		"it is held":                        {Err: cause},
 		"publish: busy":                     {Op: "publish", Kind: api.ErrBusy},
+		"ask: its time was over":            {Op: "ask", Err: fmt.Errorf("%w", context.DeadlineExceeded)},
 		"failed":                            {Details: []string{"a"}, Next: "not said here"},
 		"detach: mount /a: it is held":      {Op: "detach", Err: &api.Error{Op: "mount", Path: "/a", Err: cause}},
 		// Names found on disk.
@@ -157,7 +158,8 @@ func TestErrorDoc(t *testing.T) {
 		err  error
 		want api.ErrorDoc
 	}{
-		"plain": {errors.New("no"), api.ErrorDoc{Code: 1, Reason: "Failed", Message: "no"}},
+		"a context": {fmt.Errorf("read: %w", context.Canceled), api.ErrorDoc{Code: 130, Reason: "Interrupted", Message: "read: interrupted"}},
+		"plain":     {errors.New("no"), api.ErrorDoc{Code: 1, Reason: "Failed", Message: "no"}},
 		"one": {busy, api.ErrorDoc{Code: 9, Reason: "Busy", Message: "mount inner /dev: held", Op: "mount", Plugin: "p", Volume: "inner",
 			Path: "/dev", Next: "kill 7", Details: []string{"pid 7", "pid 8"}}},
 		"the outermost wins, details are gathered": {
