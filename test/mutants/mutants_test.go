@@ -44,7 +44,7 @@ func TestMutants(t *testing.T) {
 				m.in = "internal/plugins/local"
 			}
 			overlay := m.overlay(t) // which fits the code, also of those that are not run
-			if !all && i%4 != 0 {
+			if !all && i%7 != 0 {
 				return
 			}
 			failed, out := m.test(t, overlay)
