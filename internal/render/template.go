@@ -9,12 +9,12 @@ import (
 	"io"
 	"reflect"
 	"strings"
-	"text/tabwriter"
 	"text/template"
 	"unicode/utf8"
 
 	"github.com/kvol/kvol/internal/api"
 
+	"github.com/liggitt/tabwriter"
 	"k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/client-go/util/jsonpath"
 )
@@ -226,7 +226,7 @@ func columnPrinter(heads, paths []string, noHeaders bool) (printer, error) {
 		}
 	}
 	return func(w io.Writer, doc map[string]any) error {
-		t := tabwriter.NewWriter(w, 6, 4, 3, ' ', 0) // kubectl's own measures
+		t := tabwriter.NewWriter(w, 6, 4, 3, ' ', tabwriter.RememberWidths) // kubectl's own
 		if !noHeaders {
 			fmt.Fprintln(t, strings.Join(heads, "\t"))
 		}
