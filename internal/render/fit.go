@@ -79,8 +79,8 @@ func cut(s string, most int, mark string) string {
 	switch {
 	case strings.HasPrefix(s, "/"), strings.Contains(s, "/") && !strings.Contains(s, " "):
 		end := last(s, room)
-		if i := strings.IndexByte(end, '/'); i > 0 && i <= len(end)/2 {
-			end = end[i:] // what is in front of it is half a name
+		if i := strings.IndexByte(end, '/'); i > 0 && (i <= len(end)/2 || strings.Count(s, "/") == 1) {
+			end = end[i:] // half a name, or most of a plugin's domain, says nothing
 		}
 		return mark + end
 	case strings.Contains(s, " "):

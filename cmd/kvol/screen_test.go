@@ -1,0 +1,272 @@
+package main
+
+import (
+	"cmp"
+	"maps"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/kvol/kvol/internal/testutil"
+)
+
+// The pods of the node that is looked at.
+const (
+	podWeb  = "0a8e9c5e-3e0f-4bd5-8f4e-1c3ad3a0a1f2"
+	podDB   = "7b1f04c4-9a53-4f4e-9a57-6a6a1b8a2d11"
+	podGone = "c3d2e1f0-1111-4222-8333-944455566677"
+	rootDir = "/mnt/kubelet/"
+)
+
+// panes are terminals as people sit at: tmux, which shows as a terminal does and can be read.
+type panes struct {
+	t    *testing.T
+	env  []string
+	next int
+}
+
+func newPanes(t *testing.T, env ...string) *panes {
+	testutil.Root(t)
+	testutil.Tool(t, "tmux")
+	bin := t.TempDir()
+	self, err := filepath.Abs(os.Args[0])
+	if err == nil {
+		err = os.Symlink(self, filepath.Join(bin, "kvol"))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &panes{t: t, env: append(os.Environ(), "TMUX=", "TMUX_TMPDIR="+t.TempDir(), "LC_ALL=C.UTF-8", "TZ=UTC", "COLUMNS=", "NO_COLOR=",
+		"PATH="+bin+":/usr/sbin:/usr/bin:/sbin:/bin", "KVOL_ROOT_DIR="+rootDir, "KVOL_STATE_DIR=/mnt/state", "KVOL_RUN_DIR=/mnt/run",
+		"KVOL_PODS_FROM=file:/mnt/pods.yaml", "KVOL_PROBE_TIMEOUT=9s")}
+	s.env = append(s.env, env...)
+	t.Cleanup(func() { _ = s.command("kill-server").Run() })
+	return s
+}
+
+func (s *panes) command(words ...string) *exec.Cmd {
+	cmd := exec.Command("tmux", append([]string{"-u", "-f", "/dev/null"}, words...)...)
+	cmd.Env = s.env
+	return cmd
+}
+
+func (s *panes) tmux(words ...string) string {
+	s.t.Helper()
+	out, err := s.command(words...).CombinedOutput()
+	if err != nil {
+		s.t.Fatalf("tmux %v: %v: %s", words, err, out)
+	}
+	return string(out)
+}
+
+// pane is one of them, where a command runs or has run.
+type pane struct {
+	*panes
+	name string
+}
+
+// over is told below the command, when it is.
+const over = "=the end="
+
+// run runs a shell command in a terminal of its own.
+func (s *panes) run(columns int, command string) pane {
+	s.next++
+	name := "t" + strconv.Itoa(s.next)
+	s.tmux("new-session", "-d", "-s", name, "-x", strconv.Itoa(columns), "-y", "400", "sh")
+	term := pane{s, name}
+	s.tmux("send-keys", "-t", name, "-l", "PS1=; stty -echo; clear; "+command+"; printf '=the %s=' end; read x\n")
+	return term
+}
+
+// shows is what can be read there now.
+func (s pane) shows(how ...string) string {
+	s.t.Helper()
+	return s.tmux(append([]string{"capture-pane", "-p", "-t", s.name}, how...)...)
+}
+
+// screen waits for the end of the command and gives what it left.
+func (s pane) screen(how ...string) string {
+	s.t.Helper()
+	testutil.Poll(s.t, s.name+" has run its command", func() bool { return strings.Contains("\n"+s.shows(), "\n"+over) })
+	out, _, _ := strings.Cut("\n"+s.shows(how...), "\n"+over)
+	lines := strings.Split(out, "\n")[1:]
+	for i := range lines {
+		lines[i] = strings.TrimRight(lines[i], " ")
+	}
+	return strings.Join(lines, "\n") + "\n"
+}
+
+// node makes what is looked at: with names and sizes that are the same everywhere.
+func (s *panes) node() {
+	t := s.t
+	testutil.Mount(t, "none", "/mnt", "tmpfs", 0, "")
+	dir := func(path string) string {
+		if err := os.MkdirAll(path, 0o750); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	mount := func(source, at, size string) string {
+		testutil.Mount(t, source, dir(rootDir+at), "tmpfs", 0, "size="+size)
+		return rootDir + at
+	}
+	bind := func(source, at string) { testutil.Bind(t, source, dir(rootDir+at), false) }
+	volume := func(pod, plugin, name string) string {
+		return "pods/" + pod + "/volumes/kubernetes.io~" + plugin + "/" + name
+	}
+
+	data := mount("/dev/sdb1", "plugins/kubernetes.io/local-volume/mounts/data", "64m")
+	if err := os.WriteFile(filepath.Join(dir(data+"/html"), "index"), make([]byte, 20<<20), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	bind(data, volume(podWeb, "local-volume", "data"))
+	bind(data+"/html", "pods/"+podWeb+"/volume-subpaths/data/nginx/0")
+	bind(data, volume(podDB, "local-volume", "data"))
+	staged := mount("/dev/nvme1n1", "plugins/kubernetes.io/csi/ebs.csi.aws.com/b0bb6ba8792755a9f8e02037c1df6abc349dff11a1f7e43a5b5d1b3bc96ba705/globalmount", "20m")
+	bind(staged, volume(podDB, "csi", "pvc-5b1c2d3e-7f6a-4c1b-9a33-0d5d8a1b2c3d/mount"))
+	mount("nfs.example.com:/export/shared", volume(podGone, "nfs", "shared"), "1g")
+	mount("tmpfs", volume(podWeb, "projected", "kube-api-access-x2x9q"), "1m")
+	mount("tmpfs", "stray", "1m")
+	mount("tmpfs", "stray", "1m")
+	dir(rootDir + volume(podGone, "nfs", "lost"))
+	dir(rootDir + volume(podGone, "configmap", "settings"))
+	testutil.FUSE(t, dir(rootDir+volume(podGone, "nfs", "dead")), testutil.FUSEDead)
+	disks := filepath.Dir(dir("/mnt/disks/ssd/scratch"))
+	testutil.Mount(t, "/dev/sda1", disks, "tmpfs", 0, "size=1m")
+	dir(disks + "/scratch")
+	for name, text := range map[string]string{
+		"pods": `apiVersion: v1
+kind: List
+items:
+- {apiVersion: v1, kind: Pod, metadata: {name: web-0, namespace: shop, uid: ` + podWeb + `}}
+- {apiVersion: v1, kind: Pod, metadata: {name: db-6f5c9d7b4-x2x9q, namespace: shop-production, uid: ` + podDB + `}}
+`,
+		"pv": `apiVersion: v1
+kind: PersistentVolume
+metadata: {name: scratch}
+spec: {capacity: {storage: 1Mi}, accessModes: [ReadWriteOnce], local: {path: ` + disks + `/scratch}}
+`,
+	} {
+		if err := os.WriteFile("/mnt/"+name+".yaml", []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.run(80, "kvol setup -q -f /mnt/pv.yaml --pod-uid "+podWeb+"; kvol setup -q -f /mnt/pv.yaml --pod-uid "+podGone+
+		"; kvol unpublish -q scratch --pod-uid "+podGone+"; kvol unpublish -q data --pod-uid "+podWeb).screen()
+}
+
+// moments is what is another each time, and as long.
+var moments = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ`)
+
+// What people see in a wide, in a usual and in a narrow terminal.
+func TestScreens(t *testing.T) {
+	s := newPanes(t)
+	s.node()
+	shown := map[string]pane{}
+	for _, together := range [][2]string{
+		{"list-mounts", "kvol list-mounts; kvol list-mounts -o tree"}, {"history", "kvol history; kvol history -o tree"}, {"help", "kvol version --help"},
+		{"inspect", "kvol inspect data; kvol inspect data -o tree"}, {"wide", "kvol list-mounts -o wide --columns kind,volume,podUID,capacityBytes,usedBytes,path"},
+		{"error", "kvol unpublish data --pod-uid " + podWeb + " --dry-run"},
+	} {
+		for _, columns := range []int{200, 80, 40} {
+			shown[together[0]+"."+strconv.Itoa(columns)] = s.run(columns, together[1])
+		}
+	}
+	for _, term := range shown {
+		term.screen()
+	}
+	// One after the other: another kvol that looks at a pod's directory is a sign of life.
+	for _, columns := range []int{200, 80, 40} {
+		term := s.run(columns, "kvol gc-orphans --min-age 0; kvol gc-orphans --min-age 0 -o tree")
+		term.screen()
+		shown["gc-orphans."+strconv.Itoa(columns)] = term
+	}
+	for name, term := range shown {
+		t.Run(name, func(t *testing.T) {
+			got := moments.ReplaceAllString(term.screen(), "2026-03-01T10:00:00Z")
+			path := filepath.Join("testdata", "screens", name)
+			if *update {
+				if err := cmp.Or(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(got), 0o644)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(path)
+			if err != nil || got != string(want) {
+				t.Errorf("%v, the terminal shows:\n%s\nand not:\n%s", err, got, want)
+			}
+			// -J joins what the terminal broke. Wide is never cut, nor is a command.
+			kind, _, _ := strings.Cut(name, ".")
+			if whole := moments.ReplaceAllString(term.screen("-J"), "2026-03-01T10:00:00Z"); whole != got && kind != "wide" && kind != "error" && kind != "help" {
+				t.Errorf("the terminal had to break a line:\n%s", got)
+			}
+		})
+	}
+}
+
+// Colours are for a terminal, and for who wants them; box lines for one that has them.
+// COLUMNS has the first word on its width, and in a pipe nothing is cut.
+func TestTerminals(t *testing.T) {
+	s := newPanes(t)
+	s.node()
+	const red = "\x1b[31mdisconnected"
+	coloured := map[string]bool{
+		"kvol ls": true, "kvol ls -o tree": true, "NO_COLOR=1 kvol ls": false, "TERM=dumb kvol ls -o tree": false, "kvol ls --color never": false,
+		"kvol ls | cat": false, "NO_COLOR=1 kvol ls --color always | cat": true,
+	}
+	boxes := map[string]bool{
+		"kvol ls -o tree": true, "kvol ls -o tree --ascii": false, "kvol ls -o tree | cat": false, "LC_ALL=C kvol ls -o tree": false, "TERM=dumb kvol ls -o tree": false,
+	}
+	longest := map[string][2]int{"COLUMNS=90 kvol ls": {60, 90}, "COLUMNS=90 kvol ls | cat": {150, 400}, "kvol ls": {90, 120}}
+	shown := map[string]pane{}
+	for _, command := range slices.Concat(slices.Collect(maps.Keys(coloured)), slices.Collect(maps.Keys(boxes)), slices.Collect(maps.Keys(longest))) {
+		if shown[command].name == "" {
+			shown[command] = s.run(120, command)
+		}
+	}
+	for command, want := range coloured {
+		if got := shown[command].screen("-e"); strings.Contains(got, red) != want || !want && strings.Contains(got, "\x1b") {
+			t.Errorf("%s:\n%q", command, got)
+		}
+	}
+	for command, want := range boxes {
+		if got := shown[command].screen(); strings.Contains(got, "└─ ") != want || strings.Contains(got, "`- ") == want {
+			t.Errorf("%s:\n%s", command, got)
+		}
+	}
+	for command, want := range longest {
+		n := 0
+		for line := range strings.Lines(shown[command].screen("-J")) {
+			n = max(n, len([]rune(line))-1)
+		}
+		if n < want[0] || n > want[1] {
+			t.Errorf("%s: %d columns, not %v", command, n, want)
+		}
+	}
+}
+
+// The progress line is there while something takes long, here a container runtime that
+// does not answer, and gone afterwards.
+func TestProgressIsGone(t *testing.T) {
+	s := newPanes(t, "KVOL_PODS_FROM=cri", "KVOL_RUNTIME_ENDPOINT=/mnt/cri.sock")
+	testutil.Mount(t, "none", "/mnt", "tmpfs", 0, "")
+	silent, err := net.Listen("unix", "/mnt/cri.sock")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(rootDir+"pods/"+podGone, 0o750); err != nil {
+		t.Fatal(err)
+	}
+	term := s.run(80, "kvol gc-orphans --min-age 0")
+	const busy = "asking which pods live here …"
+	testutil.Poll(t, "it says what it is busy with", func() bool { return strings.Contains(term.shows(), busy) })
+	silent.Close()
+	if got := term.screen("-J"); strings.Contains(got, busy) || !strings.HasPrefix(got, "1 pod directory: 1 unknown") {
+		t.Errorf("the terminal shows:\n%s", got)
+	}
+}
