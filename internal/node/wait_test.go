@@ -51,6 +51,8 @@ func TestWaitStates(t *testing.T) {
 	n.mkdir("pods/plain/volumes/kubernetes.io~configmap/cm")
 	n.mkdir("pods/flex/volumes/vendor~flex/f")
 	n.tmpfs("pods/sub/volume-subpaths/gone/app/0")
+	n.tmpfs("pods/hidden/volumes/kubernetes.io~nfs/under")
+	n.tmpfs("pods/hidden")
 	const uuid = "11111111-2222-4333-8444-555555555555"
 	type want struct{ mounted, unmounted, healthy string }
 	const met, nothing = "met", "no pod on this node has it"
@@ -77,6 +79,7 @@ func TestWaitStates(t *testing.T) {
 		"a pod of who knows":         {WaitSubject{Word: "flex"}, want{"whether it is mounted on", "whether 1 places", met}},
 		"a pod with a subpath only":  {WaitSubject{Word: "sub"}, want{"the pod has no volume", "1 mounts", "the pod has no volume"}},
 		"a pod that is not here":     {WaitSubject{Word: uuid}, want{"the pod has no volume", met, "the pod has no volume"}},
+		"hidden under another mount": {WaitSubject{Word: "under"}, want{"whether it is mounted on", "whether 1 places", "is unknown: it is hidden"}},
 		"a path":                     {WaitSubject{Word: n.link + "/" + volumesA + local + "disk/"}, want{met, "1 mounts", met}},
 		"a path above one":           {WaitSubject{Word: n.at(volumesA + local)}, want{"nothing is mounted there", "2 mounts", "nothing is mounted there"}},
 		"a path of CSI":              {WaitSubject{Word: n.at(volumesA + "kubernetes.io~csi/pvc-h-1")}, want{met, "1 mounts", met}},
@@ -176,6 +179,24 @@ func TestWaitUntil(t *testing.T) {
 	}
 	s.must(os.Remove(staged), os.Remove(s.at(csiVolumes+paths.HandleHash("h-1")+"/vol_data.json")), os.Remove(s.at(csiVolumes+paths.HandleHash("h-1"))))
 	if got := s.state(unmounted); got != "met" {
+		t.Error(got)
+	}
+}
+
+// TestWaitPlugin: of which plugin a volume was narrows what could be of it.
+func TestWaitPlugin(t *testing.T) {
+	s := newScratch(t)
+	s.tmpfs(staging("h-1"))
+	path := s.tmpfs(volumesA + local + "data")
+	known := s.waiter(api.ConditionUnmounted, WaitSubject{Word: "data"}, nil)
+	if got := s.state(known); !strings.Contains(got, "1 mounts") {
+		t.Error(got)
+	}
+	s.must(unix.Unmount(path, 0), os.Remove(path))
+	if got := s.state(known); got != "met" {
+		t.Error(got)
+	}
+	if got := s.state(s.waiter(api.ConditionUnmounted, WaitSubject{Word: "data"}, nil)); !strings.Contains(got, "1 mounts could be of it") {
 		t.Error(got)
 	}
 }
