@@ -25,7 +25,7 @@ formatted() {
 	out=$(gofmt -s -l cmd internal test) && printf '%s' "$out" && [[ -z $out ]]
 }
 
-mapfile -t scripts < <(find docs scripts .ci test -type f \( -name '*.sh' -o -path '.ci/run' \) | sort)
+mapfile -t scripts < <(find docs deploy scripts .ci test -type f \( -name '*.sh' -o -path '.ci/run' \) | sort)
 
 check gofmt formatted
 check vet go vet ./...
