@@ -191,6 +191,14 @@ func TestScreens(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			got := moments.ReplaceAllString(term.screen(), "2026-03-01T10:00:00Z")
 			path := filepath.Join("testdata", "screens", name)
+			kind, _, _ := strings.Cut(name, ".")
+			// -J joins what the terminal broke. Wide is never cut, nor is a command.
+			if whole := moments.ReplaceAllString(term.screen("-J"), "2026-03-01T10:00:00Z"); whole != got && kind != "wide" && kind != "error" {
+				t.Errorf("the terminal had to break a line:\n%s", got)
+			}
+			if kind == "help" {
+				return // its words are in docs/reference
+			}
 			if *update {
 				if err := cmp.Or(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(got), 0o644)); err != nil {
 					t.Fatal(err)
@@ -199,11 +207,6 @@ func TestScreens(t *testing.T) {
 			want, err := os.ReadFile(path)
 			if err != nil || got != string(want) {
 				t.Errorf("%v, the terminal shows:\n%s\nand not:\n%s", err, got, want)
-			}
-			// -J joins what the terminal broke. Wide is never cut, nor is a command.
-			kind, _, _ := strings.Cut(name, ".")
-			if whole := moments.ReplaceAllString(term.screen("-J"), "2026-03-01T10:00:00Z"); whole != got && kind != "wide" && kind != "error" && kind != "help" {
-				t.Errorf("the terminal had to break a line:\n%s", got)
 			}
 		})
 	}
