@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/kvol/kvol/internal/api"
+	"github.com/kvol/kvol/internal/host/act"
+	"github.com/kvol/kvol/internal/node"
 	"github.com/kvol/kvol/internal/ops"
 	"github.com/kvol/kvol/internal/render"
 
@@ -22,9 +24,9 @@ const historyExample = `  kvol history
   kvol history --volume data --since 24h -o json`
 
 type historyOptions struct {
-	volume, podUID string
-	since          time.Time
-	limit          int
+	volume, podUID, pod, plugin string
+	since                       time.Time
+	limit                       int
 }
 
 func newHistoryCmd(a *app) *cobra.Command {
@@ -41,6 +43,10 @@ func newHistoryCmd(a *app) *cobra.Command {
 			if o.limit < 0 {
 				return api.Errorf(api.ErrUsage, "--limit %d is negative; 0 shows all", o.limit)
 			}
+			if o.pod != "" && !node.LikeUID(o.pod) {
+				return api.Errorf(api.ErrUsage, "--pod %q is no UID, and the history has no names of pods", o.pod).
+					WithNext("find the UID: kvol list-mounts --pod %s; of a pod that is gone: kvol history -o wide", act.Quote(o.pod))
+			}
 			if o.since, err = parseSince(since, time.Now()); err != nil {
 				return err
 			}
@@ -53,7 +59,9 @@ func newHistoryCmd(a *app) *cobra.Command {
 
 func (o *historyOptions) addFlags(f *pflag.FlagSet, since *string) {
 	f.StringVar(&o.volume, "volume", "", "only this volume")
-	f.StringVar(&o.podUID, "pod-uid", "", "only this pod")
+	f.StringVar(&o.podUID, "pod-uid", "", "only the pod with this `UID`")
+	f.StringVar(&o.pod, "pod", "", "only the pod whose `UID` this is, or begins so")
+	f.StringVar(&o.plugin, "plugin", "", "only this plugin")
 	f.StringVar(since, "since", "", "only what began since then: 24h, 2026-03-01 or 2026-03-01T10:00:00Z")
 	f.IntVar(&o.limit, "limit", 50, "only the last so many; 0 shows all")
 }
@@ -67,7 +75,7 @@ func (o *historyOptions) run(ctx context.Context, a *app) error {
 		}
 		defer h.Close()
 		return ops.New(h, mgr).History(ctx, ops.HistoryFilter{
-			Volume: o.volume, PodUID: o.podUID, Since: o.since, Limit: o.limit,
+			Volume: o.volume, PodUID: o.podUID, Pod: o.pod, Plugin: o.plugin, Since: o.since, Limit: o.limit,
 		})
 	})
 }

@@ -18,10 +18,11 @@ const limitsExample = `  kvol limits
   # which volumes are counted
   kvol limits -o wide`
 
-type limitsOptions struct{}
+type limitsOptions struct{ plugin string }
 
 func newLimitsCmd(a *app) *cobra.Command {
-	return &cobra.Command{
+	o := &limitsOptions{}
+	cmd := &cobra.Command{
 		Use:     "limits",
 		Short:   "Count the attached volumes against the limit of their driver",
 		Long:    limitsLong + exitCodes(readCodes...),
@@ -29,9 +30,11 @@ func newLimitsCmd(a *app) *cobra.Command {
 		GroupID: inspecting,
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.do(cmd, readLimit, &limitsOptions{})
+			return a.do(cmd, readLimit, o)
 		},
 	}
+	cmd.Flags().StringVar(&o.plugin, "plugin", "", "only this plugin")
+	return cmd
 }
 
 func (o *limitsOptions) run(ctx context.Context, a *app) error {
@@ -41,6 +44,6 @@ func (o *limitsOptions) run(ctx context.Context, a *app) error {
 			return nil, err
 		}
 		defer h.Close()
-		return node.Limits(ctx, h, mgr)
+		return node.Limits(ctx, h, mgr, o.plugin)
 	})
 }

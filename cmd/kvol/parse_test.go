@@ -65,6 +65,11 @@ func TestWordsParse(t *testing.T) {
 		"plugins":      &pluginsOptions{},
 		"history --volume v --since 2026-03-01T10:00:00Z --limit 3": &historyOptions{
 			volume: "v", since: time.Date(2026, 3, 1, 10, 0, 0, 0, time.UTC), limit: 3},
+		"history --pod 0a8e9c5e --plugin p": &historyOptions{pod: "0a8e9c5e", plugin: "p", limit: 50},
+		"limits --plugin p":                 &limitsOptions{plugin: "p"},
+		"plugins --plugin p":                &pluginsOptions{plugin: "p"},
+		"wait a /b --for mounted --pod-uid u --plugin p": &waitOptions{subjects: []string{"a", "/b"}, condition: "mounted",
+			volumeOptions: volumeOptions{podUID: "u", plugin: "p"}},
 		"config view --show-origin": &configViewOptions{showOrigin: true},
 		"version":                   &versionOptions{},
 	} {
@@ -74,7 +79,7 @@ func TestWordsParse(t *testing.T) {
 				t.Fatalf("exit code %d: %s", code, stderr)
 			}
 			opts := cmp.Options{
-				cmp.AllowUnexported(verbOptions{}, pathsOptions{}, listMountsOptions{}, node.ListOptions{}, inspectOptions{},
+				cmp.AllowUnexported(verbOptions{}, pathsOptions{}, listMountsOptions{}, node.ListOptions{}, inspectOptions{}, waitOptions{}, pluginsOptions{}, limitsOptions{},
 					historyOptions{}, configViewOptions{}, volumeOptions{}, provisionOptions{}, sizeFlag{}),
 				cmp.FilterValues(func(_, _ *pflag.FlagSet) bool { return true }, cmp.Ignore()),
 			}
@@ -123,6 +128,7 @@ func TestWordsRefused(t *testing.T) {
 		"ls --config /nonexistent":      "the configuration file: open /nonexistent: no such file",
 	} {
 		t.Run(line, func(t *testing.T) {
+		"history --pod web":             `--pod "web" is no UID, and the history has no names of pods`,
 			got, _, code, stderr := parse(t, line)
 			if got != nil && !strings.Contains(line, "--") {
 				t.Errorf("the command would have run: %+v", got)

@@ -18,10 +18,11 @@ const pluginsExample = `  kvol plugins
   # which tools are missing, and for what
   kvol plugins --columns name,missing --sort-by name`
 
-type pluginsOptions struct{}
+type pluginsOptions struct{ plugin string }
 
 func newPluginsCmd(a *app) *cobra.Command {
-	return &cobra.Command{
+	o := &pluginsOptions{}
+	cmd := &cobra.Command{
 		Use:     "plugins",
 		Short:   "List the plugins, what each can do and the tools it lacks here",
 		Long:    pluginsLong + exitCodes(readCodes...),
@@ -29,9 +30,11 @@ func newPluginsCmd(a *app) *cobra.Command {
 		GroupID: inspecting,
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.do(cmd, readLimit, &pluginsOptions{})
+			return a.do(cmd, readLimit, o)
 		},
 	}
+	cmd.Flags().StringVar(&o.plugin, "plugin", "", "only this plugin")
+	return cmd
 }
 
 func (o *pluginsOptions) run(_ context.Context, a *app) error {
@@ -42,6 +45,6 @@ func (o *pluginsOptions) run(_ context.Context, a *app) error {
 			return nil, err
 		}
 		defer h.Close()
-		return node.Plugins(h, mgr), nil
+		return node.Plugins(h, mgr, o.plugin), nil
 	})
 }

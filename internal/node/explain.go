@@ -49,10 +49,14 @@ func PathsOf(ctx context.Context, h *host.Host, mgr *plugins.VolumePluginMgr, sp
 	return &set, err
 }
 
-// Plugins describes the plugins and which of their tools this node has.
-func Plugins(h *host.Host, mgr *plugins.VolumePluginMgr) *api.List[api.Info] {
+// Plugins describes the plugins, or the one of a name, and which of their tools this
+// node has.
+func Plugins(h *host.Host, mgr *plugins.VolumePluginMgr, name string) *api.List[api.Info] {
 	var items []api.Info
 	for _, p := range mgr.All() {
+		if name != "" && name != p.GetPluginName() {
+			continue
+		}
 		items = append(items, describe(h, p))
 	}
 	return api.NewList("PluginList", items, mgr.Warnings())

@@ -18,9 +18,12 @@ import (
 // uidStart is what a UID begins with, or is: of a static pod it has no dashes.
 var uidStart = regexp.MustCompile(`^[0-9a-f]{8}[0-9a-f-]*$`)
 
-// begins says whether a UID is what a word says of one.
-func begins(uid, word string) bool {
-	return uid == word || uidStart.MatchString(word) && strings.HasPrefix(uid, word)
+// LikeUID says whether a word can be the UID of a pod, or how one begins.
+func LikeUID(word string) bool { return uidStart.MatchString(word) }
+
+// IsUID says whether a UID is what a word says of one.
+func IsUID(uid, word string) bool {
+	return uid == word || LikeUID(word) && strings.HasPrefix(uid, word)
 }
 
 // Check refuses what nobody could answer.
@@ -29,7 +32,7 @@ func (o ListOptions) Check() error {
 		return nil
 	}
 	for flag, needed := range map[string]bool{
-		"--namespace": o.Namespace != "", "--orphans": o.Orphans, "--pod " + o.Pod: o.Pod != "" && !uidStart.MatchString(o.Pod),
+		"--namespace": o.Namespace != "", "--orphans": o.Orphans, "--pod " + o.Pod: o.Pod != "" && !LikeUID(o.Pod),
 	} {
 		if needed {
 			return api.Errorf(api.ErrUsage, "%s needs to know whose the pods are, and --no-probe asks nobody", flag).
@@ -64,7 +67,7 @@ func (o ListOptions) pod(items []api.Mount) (func(api.Mount) bool, error) {
 		case o.Pod == "" || m.PodUID == "" || o.Namespace != "" && m.Namespace != o.Namespace:
 		case m.PodUID == o.Pod:
 			return func(m api.Mount) bool { return m.PodUID == o.Pod }, nil
-		case begins(m.PodUID, o.Pod), m.PodName == o.Pod, m.Namespace+"/"+m.PodName == o.Pod:
+		case IsUID(m.PodUID, o.Pod), m.PodName == o.Pod, m.Namespace+"/"+m.PodName == o.Pod:
 			if !found[m.PodUID] {
 				names = append(names, strings.TrimSuffix(m.PodUID+" "+m.Namespace+"/"+m.PodName, " /"))
 			}
@@ -81,7 +84,7 @@ func (o ListOptions) pod(items []api.Mount) (func(api.Mount) bool, error) {
 
 // warnLeftOut says that a list leaves out what nobody knows enough of.
 func (s *snapshot) warnLeftOut(o ListOptions, items []api.Mount, proof error) {
-	byName := o.Namespace != "" || o.Pod != "" && !slices.ContainsFunc(items, func(m api.Mount) bool { return begins(m.PodUID, o.Pod) })
+	byName := o.Namespace != "" || o.Pod != "" && !slices.ContainsFunc(items, func(m api.Mount) bool { return IsUID(m.PodUID, o.Pod) })
 	nameless, unproven := 0, 0
 	for _, m := range items {
 		if m.PodUID != "" && m.PodName == "" {

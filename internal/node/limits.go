@@ -13,8 +13,8 @@ import (
 
 // Limits counts the volumes that this node has against what it may have. A volume is
 // counted once, however many pods have it; one that the disk does not name any more
-// is told in a warning, since it counts all the same.
-func Limits(ctx context.Context, h *host.Host, mgr *plugins.VolumePluginMgr) (*api.List[api.Limit], error) {
+// is told in a warning, since it counts all the same. plugin "" is any.
+func Limits(ctx context.Context, h *host.Host, mgr *plugins.VolumePluginMgr, plugin string) (*api.List[api.Limit], error) {
 	s, err := look(h)
 	if err != nil {
 		return nil, err
@@ -22,7 +22,7 @@ func Limits(ctx context.Context, h *host.Host, mgr *plugins.VolumePluginMgr) (*a
 	var items []api.Limit
 	for _, p := range mgr.All() {
 		limited, err := plugins.As[plugins.VolumePluginWithAttachLimits](p)
-		if errors.Is(err, api.ErrNotSupported) {
+		if errors.Is(err, api.ErrNotSupported) || plugin != "" && plugin != p.GetPluginName() {
 			continue
 		}
 		limits, err := limited.GetVolumeLimits(ctx)

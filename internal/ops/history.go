@@ -11,12 +11,15 @@ import (
 	"github.com/kvol/kvol/internal/api"
 	"github.com/kvol/kvol/internal/host/act"
 	"github.com/kvol/kvol/internal/host/safefs"
+	"github.com/kvol/kvol/internal/node"
 )
 
 // HistoryFilter narrows the history; an empty field takes everything.
 type HistoryFilter struct {
 	Volume string
 	PodUID string
+	Pod    string // a UID, or at least 8 characters that one begins with
+	Plugin string
 	Since  time.Time
 	Limit  int // the newest so many; 0 is all
 }
@@ -28,12 +31,35 @@ func (o *Ops) History(_ context.Context, f HistoryFilter) (*api.List[api.Operati
 		return nil, err
 	}
 	all := slices.DeleteFunc(operations(entries), func(op api.Operation) bool {
-		return f.Volume != "" && op.Volume != f.Volume || f.PodUID != "" && op.PodUID != f.PodUID || op.Time.Before(f.Since)
+		return f.Volume != "" && op.Volume != f.Volume || f.PodUID != "" && op.PodUID != f.PodUID || op.Time.Before(f.Since) ||
+			f.Plugin != "" && op.Plugin != f.Plugin || f.Pod != "" && !node.IsUID(op.PodUID, f.Pod)
 	})
+	if err := onePod(f.Pod, all); err != nil {
+		return nil, err
+	}
 	if f.Limit > 0 && len(all) > f.Limit {
 		all = all[len(all)-f.Limit:]
 	}
 	return api.NewList("OperationList", all, warnings), nil
+}
+
+// onePod refuses the beginning of several UIDs.
+func onePod(word string, all []api.Operation) error {
+	var uids []string
+	for _, op := range all {
+		if op.PodUID == word {
+			return nil
+		}
+		if word != "" && !slices.Contains(uids, op.PodUID) {
+			uids = append(uids, op.PodUID)
+		}
+	}
+	if len(uids) < 2 {
+		return nil
+	}
+	err := api.Errorf(api.ErrUsage, "--pod %q could be any of %d pods in the history", word, len(uids))
+	err.Details = uids
+	return err.WithNext("name one by its whole UID: --pod-uid UID")
 }
 
 // entries reads the journal without making its directories.
