@@ -182,7 +182,7 @@ func below(cmd *cobra.Command) (all []*cobra.Command) {
 func lacks(text string, cmds ...*cobra.Command) string {
 	for _, word := range strings.Fields(text) {
 		flag, _, _ := strings.Cut(strings.Trim(word, "(),:;."), "=")
-		if !strings.HasPrefix(flag, "-") || strings.Trim(flag, "-") == "" || flag == "--%s" {
+		if !strings.HasPrefix(flag, "-") || strings.Trim(flag, "-") == "" || strings.HasPrefix(flag, "--%s") {
 			continue
 		}
 		if !slices.ContainsFunc(cmds, func(c *cobra.Command) bool {

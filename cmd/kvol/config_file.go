@@ -30,6 +30,9 @@ func (s *settings) readConfig(ctx context.Context, explicit bool, flags *pflag.F
 		return nil, nil
 	case errors.Is(err, api.ErrTimeout):
 		return nil, (&api.Error{Err: err}).WithNext("give a file as the configuration: --config FILE")
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, api.Errorf(api.ErrInput, "the configuration file cannot be read: %w", bare(err)).At(path).
+			WithNext("name the one that is meant: --config FILE")
 	case err != nil:
 		return nil, api.Errorf(api.ErrInput, "the configuration file cannot be read: %w", bare(err)).At(path).
 			WithNext("see what is there (ls -ld %s), or name another: --config FILE", act.Quote(path))

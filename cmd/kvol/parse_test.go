@@ -105,13 +105,17 @@ func TestWordsRefused(t *testing.T) {
 		"ls --orphans --no-probe":       "--no-probe asks nobody",
 		"ls --pod web --no-probe":       "--no-probe asks nobody",
 		"ls --dry-run":                  "unknown flag: --dry-run",
-		"ls --timeout x":                `invalid argument "x" for "--timeout"`,
-		"ls --timeout 0":                "--timeout is 0s (flag)",
-		"ls --timeout -1s":              "--timeout is -1s (flag)",
-		"ls --probe-timeout 0":          "--probe-timeout is 0s",
-		"ls --lock-timeout -1s":         "--lock-timeout is -1s",
-		"ls --color red":                `--color is "red"`,
-		"ls --log-level loud":           `--log-level is "loud"`,
+		"ls --timeout x":                `--timeout "x" is no time: write 500ms, 10s or 2m`,
+		"ls --mount-namespace x":        `--mount-namespace "x" is no whole number`,
+		"ls --no-headers=x":             `--no-headers "x" has to be true or false`,
+		"ls --no-header":                "next: did you mean --no-headers?",
+		"setup --discard-ephemeral":     "unknown flag: --discard-ephemeral\nnext: kvol setup --help",
+		"ls --timeout 0":                `--timeout "0s" has to be more than 0`,
+		"ls --timeout -1s":              `--timeout "-1s" has to be more than 0`,
+		"ls --probe-timeout 0":          `--probe-timeout "0s" has to be more than 0`,
+		"ls --lock-timeout -1s":         `--lock-timeout "-1s" cannot be negative`,
+		"ls --color red":                `--color "red" is none of: auto, always, never`,
+		"ls --log-level loud":           `--log-level "loud" is none of: debug, info, warn, error`,
 		"attach":                        "no volume is given",
 		"attach -f a --check --dry-run": "--check changes nothing",
 		"setup -f a data":               `takes no argument, but got "data"`,
@@ -124,11 +128,11 @@ func TestWordsRefused(t *testing.T) {
 		"inspect":                       "needs a VOLUME, PATH or POD",
 		"inspect a b":                   "takes one VOLUME, PATH or POD, but got 2",
 		"history --since yesterday":     `--since "yesterday" is neither`,
+		"history --pod web":             `--pod "web" is no UID, and the history has no names of pods`,
 		"history --limit -1":            "--limit -1 is negative",
-		"ls --config /nonexistent":      "the configuration file: open /nonexistent: no such file",
+		"ls --config /nonexistent":      "/nonexistent: the configuration file cannot be read: no such file or directory\nnext: name the one that is meant: --config FILE",
 	} {
 		t.Run(line, func(t *testing.T) {
-		"history --pod web":             `--pod "web" is no UID, and the history has no names of pods`,
 			got, _, code, stderr := parse(t, line)
 			if got != nil && !strings.Contains(line, "--") {
 				t.Errorf("the command would have run: %+v", got)

@@ -134,6 +134,7 @@ func (a *app) execute(ctx context.Context, root *cobra.Command) (err error) {
 		}
 	}()
 	a.tree = root
+	root.SetFlagErrorFunc(flagError)
 	root.SetArgs(a.args)
 	root.SetOut(a.out)
 	root.SetErr(a.stderr)

@@ -1,0 +1,33 @@
+package main
+
+import (
+	"errors"
+
+	"github.com/kvol/kvol/internal/api"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// flagError says what is wrong with a flag: the library speaks of its own parsers.
+func flagError(cmd *cobra.Command, err error) error {
+	if wrong, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
+		f := wrong.GetFlag()
+		what := unfit(f, wrong.GetValue())
+		switch f.Value.Type() {
+		case "int", "count":
+			what = "is no whole number"
+		}
+		if what != "" {
+			return api.Errorf(api.ErrUsage, "--%s %q %s", f.Name, wrong.GetValue(), what)
+		}
+	}
+	if none, ok := errors.AsType[*pflag.NotExistError](err); ok && none.GetSpecifiedShortnames() == "" {
+		var names []string
+		cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
+		if name := nearest(none.GetSpecifiedName(), names); name != "" {
+			return api.Errorf(api.ErrUsage, "%w", err).WithNext("did you mean --%s?", name)
+		}
+	}
+	return api.Errorf(api.ErrUsage, "%w", err)
+}
