@@ -61,13 +61,27 @@ list() {
 }
 
 # each runs a command for each of the names that were found, with the name as its
-# last word.
+# last word; a second time where it was not known how it ended, or another kvol was
+# there first.
 each() {
 	local name code
 	for name in "${found[@]}"; do
-		code=0
-		"$@" "$name" >/dev/null || code=$?
+		for _ in once again; do
+			code=0
+			"$@" "$name" >/dev/null || code=$?
+			((code == 8 || code == 10)) || break
+		done
 		note "$code" "$(shown "$name")"
+	done
+}
+
+# stays puts down what a listing gives, but what has been put down as of gone pods.
+stays() {
+	local what=$1 name
+	shift
+	list "$@"
+	for name in "${found[@]}"; do
+		[[ -n ${gone[$name]-} ]] || left+=("$what: $(shown "$name")")
 	done
 }
 
@@ -93,7 +107,6 @@ list list-mounts --state disconnected --kind other
 each umount -c --
 
 echo "== What stays =="
-# A volume in several of these lists is in several of these lines.
 code=0
 kvol gc-orphans --exit-code -o name >/dev/null || code=$?
 case $code in
@@ -115,10 +128,8 @@ for name in "${found[@]}"; do
 	kvol unpublish --dry-run "$name" &>/dev/null || code=$?
 	((code != 0)) || left+=("whether its pod lives is not known: $(shown "$name")")
 done
-list list-mounts --state disconnected,stale,unresponsive,denied,readonly,deleted
-for name in "${found[@]}"; do left+=("not well: $(shown "$name")"); done
-list list-mounts --duplicates
-for name in "${found[@]}"; do left+=("mounted more than once: $(shown "$name")"); done
+stays "not well" list-mounts --state disconnected,stale,unresponsive,denied,readonly,deleted,unmounted
+stays "mounted more than once" list-mounts --duplicates
 
 ((${#failed[@]} == 0)) || printf '%s\n' "${failed[@]}" | sort -u
 ((${#left[@]} == 0)) || printf '%s\n' "${left[@]}" | sort -u

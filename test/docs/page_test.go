@@ -10,7 +10,7 @@ import (
 )
 
 // mayNotRun bounds the blocks that are shown and not run.
-const mayNotRun = 6
+const mayNotRun = 3
 
 // top is the repository.
 const top = "../.."

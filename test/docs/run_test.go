@@ -97,8 +97,6 @@ func (s *scene) try(page string, e example) {
 		s.t.Errorf("%s:%d: %s\nended with %d, not %d:\n%s", page, e.line, e.command, code, e.code, got)
 	} else if e.want != nil && !matches(e.want, got) {
 		s.t.Errorf("%s:%d: %s\nprinted\n%s", page, e.line, e.command, got)
-	} else {
-		s.t.Logf("%s:%d: %s\n%s", page, e.line, e.command, got)
 	}
 }
 
