@@ -319,34 +319,58 @@ func (op *operation) nothingThere(ctx context.Context) error {
 	return nil
 }
 
-// inTheWay refuses to call a volume gone while something that is no directory has
-// its name where a plugin would have put it, or lies on the way to there.
+// inTheWay refuses to call a volume gone while something that is no directory has its
+// name where its directory would be, or lies on the way to there.
 func (op *operation) inTheWay(ctx context.Context) error {
 	root, err := op.host.Root()
 	if err != nil {
 		return err
 	}
+	places, err := op.couldBe(ctx, root)
+	if err != nil {
+		return err
+	}
+	for _, path := range places {
+		if path == "" {
+			continue // its volumes have none
+		}
+		info, err := root.Stat(path)
+		switch {
+		case errors.Is(err, api.ErrNotFound):
+		case err != nil:
+			return err
+		case info.Type != safefs.Dir:
+			return api.Errorf(api.ErrRefused, "is a %s where a directory of the volume belongs", info.Type).At(path).
+				WithNext("find out who made it (ls -ld %s) and move it away", act.Quote(path))
+		}
+	}
+	return nil
+}
+
+// couldBe are the places of a volume of that name: those of each of kvol's plugins, and
+// those in the pod's directory of any plugin.
+func (op *operation) couldBe(ctx context.Context, root *safefs.Root) (places []string, err error) {
 	for _, p := range op.mgr.All() {
 		set, err := plugins.Where{Plugin: p, Ref: plugins.Ref{Name: op.name}, PodUID: op.req.Pod.UID}.Paths(ctx, op.host.Layout.Root)
 		if err != nil {
 			continue // a name that this plugin's volumes cannot have
 		}
-		for _, path := range []string{set.PodVolumePath, set.GlobalMountPath} {
-			if path == "" {
-				continue
-			}
-			info, err := root.Stat(path)
-			switch {
-			case errors.Is(err, api.ErrNotFound):
-			case err != nil:
-				return err
-			case info.Type != safefs.Dir:
-				return api.Errorf(api.ErrRefused, "is a %s where a directory of the volume belongs", info.Type).At(path).
-					WithNext("find out who made it (ls -ld %s) and move it away", act.Quote(path))
-			}
+		places = append(places, set.PodVolumePath, set.GlobalMountPath)
+	}
+	dir, err := op.host.Layout.PodVolumesDir(op.req.Pod.UID)
+	if err != nil || paths.ValidVolumeName(op.name) != nil {
+		return places, nil //nolint:nilerr // no pod is named, or no name
+	}
+	entries, err := root.ReadDir(dir)
+	if err != nil && !errors.Is(err, api.ErrNotFound) && !errors.Is(err, safefs.ErrIsMount) {
+		return nil, err
+	}
+	for _, e := range entries {
+		if e.Type == safefs.Dir {
+			places = append(places, filepath.Join(dir, e.Name, op.name))
 		}
 	}
-	return nil
+	return places, nil
 }
 
 // noCandidate refuses to call a volume gone while a global mount is there that

@@ -113,3 +113,20 @@ func TestCSIDetachOfWhatIsNotListed(t *testing.T) {
 		t.Error("nobody was asked to detach it")
 	}
 }
+
+// What lies in a volume's place is no volume that is gone, whatever plugin's it would be.
+func TestLinkInTheVolumesPlace(t *testing.T) {
+	n := newNode(t)
+	for _, plugin := range []string{"kubernetes.io~configmap", "kubernetes.io~local-volume"} {
+		dir := n.root + "/pods/" + podA + "/volumes/" + plugin
+		link := dir + "/pv"
+		must(t, os.MkdirAll(dir, 0o750), os.Symlink(n.dir, link))
+		for _, verb := range []string{"unpublish", "teardown"} {
+			if o := n.must(4, verb, "pv", "--pod-uid", podA); !strings.Contains(o.stderr, link) {
+				t.Errorf("%s is not named: %v", link, o)
+			}
+		}
+		must(t, os.Remove(link))
+		n.must(0, "unpublish", "pv", "--pod-uid", podA)
+	}
+}
