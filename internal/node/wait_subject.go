@@ -158,7 +158,7 @@ func (f *Find) foundAt(ctx context.Context, s *subject, is api.Condition) (found
 	}
 	out.counts = func(p place) bool { return p.at(path) }
 	for _, p := range f.places {
-		if (p.path == path || strings.HasPrefix(p.path, path+"/")) && (p.mount != nil || is == api.ConditionAttached) {
+		if (p.path == path || strings.HasPrefix(p.path, strings.TrimSuffix(path, "/")+"/")) && (p.mount != nil || is == api.ConditionAttached) {
 			out.places = append(out.places, p)
 		}
 	}

@@ -88,6 +88,7 @@ func TestWaitStates(t *testing.T) {
 		"a path elsewhere":           {WaitSubject{Word: n.dir + "/storage"}, want{met, "1 mounts", met}},
 		"a link to it":               {WaitSubject{Word: n.dir + "/to-storage"}, want{met, "1 mounts", met}},
 		"a link to what is dead":     {WaitSubject{Word: n.dir + "/to-dead"}, want{met, "1 mounts", "is disconnected"}},
+		"a path above the root":      {WaitSubject{Word: "/"}, want{met, "mounts, devices or directories of it are left", "is "}},
 		"a device":                   {WaitSubject{Word: n.disk}, want{met, "3 mounts", met}},
 		"a device of a btrfs":        {WaitSubject{Word: n.member}, want{met, "1 mounts", met}},
 		"a device that is not there": {WaitSubject{Word: "/dev/kvol-none"}, want{"the device is not there", "", "the device is not there"}},

@@ -20,6 +20,9 @@ import (
 // half of the time however much changes.
 const settle = 50 * time.Millisecond
 
+// lookLimit is how long one look may take: what has not answered then is unknown.
+const lookLimit = 10 * time.Second
+
 // changes waits until it is worth to look at the node again.
 type changes struct {
 	host     *host.Host
@@ -117,12 +120,14 @@ func (m *memory) knows(places []place) bool {
 // Look gives what changed since the last look; at first all there is was added.
 func (w *Watcher) Look(ctx context.Context) ([]api.MountEvent, []string, error) {
 	w.begin(ctx)
-	l, s, err := list(ctx, w.host, w.list)
+	within, cancel := context.WithTimeout(ctx, lookLimit)
+	defer cancel()
+	l, s, err := list(within, w.host, w.list)
+	if ctx.Err() != nil {
+		return nil, nil, ctx.Err() // what was not asked to its end is no change
+	}
 	if err != nil {
 		return nil, nil, err
-	}
-	if err := ctx.Err(); err != nil {
-		return nil, nil, err // what was not asked to its end is no change
 	}
 	w.list.memory.looked = true
 	w.end(s)
