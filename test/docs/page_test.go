@@ -1,10 +1,12 @@
 package docs
 
 import (
+	"cmp"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -74,9 +76,9 @@ func blocks(t *testing.T, page, text string) (all []block) {
 				t.Errorf("%s:%d: an example that nothing runs: make it a console block", page, i+1)
 			}
 		case fenced:
-			kind, first, body = max(fence, "text"), i+2, nil
-			if fence != "" {
-				kind = fence
+			kind, first, body = cmp.Or(fence, "text"), i+2, nil
+			if slices.Contains([]string{"sh", "bash", "shell"}, kind) {
+				t.Errorf("%s:%d: examples that nothing runs: make it a console block", page, i+1)
 			}
 		case sceneComment.MatchString(line):
 			next.scene, next.fresh = sceneComment.FindStringSubmatch(line)[1], true
