@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"regexp"
+	"strings"
 
 	"github.com/kvol/kvol/internal/api"
 )
@@ -25,11 +27,36 @@ var doors = map[error]func(a *app) string{
 
 // advise says what to do next, unless the error says something better.
 func (a *app) advise(err error) error {
-	door := doors[api.KindOf(err)]
-	if door == nil || api.NewErrorDoc(err).Next != "" {
-		return err
+	next := api.NewErrorDoc(err).Next
+	if door := doors[api.KindOf(err)]; next == "" && door != nil {
+		next = door(a)
 	}
-	return &api.Error{Err: err, Next: door(a)}
+	return &api.Error{Err: err, Next: a.placed(next)}
+}
+
+// where are the flags that say of what node a command is: one that is given with this
+// command belongs to the next one too.
+var where = []string{"config", "root-dir", "state-dir", "run-dir", "proc-root", "sys-root", "dev-root", "mount-namespace"}
+
+// placed completes the commands of kvol in a next step.
+func (a *app) placed(next string) string {
+	if a.tree == nil || !strings.Contains(next, "kvol ") {
+		return next
+	}
+	words := ""
+	for _, name := range where {
+		if f := a.tree.PersistentFlags().Lookup(name); f.Changed && !strings.Contains(next, "--"+name) {
+			words += " " + strings.Join(a.flagWords(f), " ")
+		}
+	}
+	call := regexp.MustCompile(`(^|[^-\w./])kvol ([a-z][a-z-]*)( --help)?`)
+	return call.ReplaceAllStringFunc(next, func(call string) string {
+		cmd, _, err := a.tree.Find([]string{call[strings.LastIndexByte(call, ' ')+1:]})
+		if err != nil || cmd == a.tree || cmd.GroupID == about {
+			return call
+		}
+		return call + words
+	})
 }
 
 // again is for what did not come to its end.
