@@ -53,9 +53,11 @@ func newBroken(t *testing.T) *broken {
 	b.live()
 	// 1, 2: dead FUSE file systems, of a CSI driver and of another plugin.
 	s.fuse("models", "bucket/models", goneFUSE).Kill()
-	gluster := podDir(goneGluster) + "/volumes/kubernetes.io~glusterfs/gv0"
-	s.mkdir(gluster)
-	testutil.FUSE(t, gluster, testutil.FUSEDead)
+	for _, name := range []string{"gv0", "gv 1\n$(touch pwned)"} {
+		gluster := podDir(goneGluster) + "/volumes/kubernetes.io~glusterfs/" + name
+		s.mkdir(gluster)
+		testutil.FUSE(t, gluster, testutil.FUSEDead)
+	}
 	b.binds()
 	b.leftovers()
 	b.leak(leaked)

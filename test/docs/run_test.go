@@ -43,6 +43,9 @@ type scene struct {
 func newScene(t *testing.T) *scene {
 	t.Helper()
 	testutil.Root(t)
+	if !ready() {
+		testutil.Skip(t, "needs mount, PID and UTS namespaces of its own")
+	}
 	bin, err := programs()
 	if err != nil {
 		t.Fatal(err)
