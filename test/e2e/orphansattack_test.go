@@ -3,8 +3,13 @@ package e2e
 import (
 	"fmt"
 	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/kvol/kvol/internal/api"
 	"github.com/kvol/kvol/internal/testutil"
@@ -112,6 +117,46 @@ func TestOrphansRefused(t *testing.T) {
 	n.gc(11, "--exit-code")
 	n.gc(0, "--apply")
 	n.gc(0, "--exit-code")
+}
+
+// Only what two looks, before and under the lock, take for an orphan goes: a pod that is
+// not on the list any more when the lock is had was on it a moment ago.
+func TestOrphansThatLivedALookAgo(t *testing.T) {
+	n := newOrphans(t)
+	n.leave(podA)
+	n.leave(podStatic)
+	n.gc(0, "--apply") // which makes the lock
+	n.leave(podGone)
+	n.leave(podStatic)
+	locks, err := filepath.Glob(n.run + "/root-*.lock")
+	if err != nil || len(locks) != 1 {
+		t.Fatalf("%v %v", locks, err)
+	}
+	lock, err := os.OpenFile(locks[0], os.O_RDWR, 0)
+	must(t, err, unix.Flock(int(lock.Fd()), unix.LOCK_EX))
+	defer lock.Close()
+
+	list := "file:" + n.live(podA, podGone)
+	var stdout strings.Builder
+	cmd := exec.Command(n.kvolPath, append([]string{"gc-orphans", "--apply", "--pods-from", list, "--min-age", "0", "-o", "json"}, n.flags()...)...)
+	cmd.Stdout, cmd.Stderr = &stdout, os.Stderr
+	must(t, cmd.Start())
+	testutil.Poll(t, "it waits for the lock", func() bool {
+		open, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", cmd.Process.Pid))
+		return slices.ContainsFunc(open, func(fd string) bool {
+			to, _ := os.Readlink(fd)
+			return to == locks[0]
+		})
+	})
+	n.live(podA)
+	must(t, lock.Close(), cmd.Wait())
+	done := n.byPath(out{stdout: stdout.String()})
+	if o := done["pods/"+podStatic]; o.Outcome != "done" {
+		t.Errorf("%+v", o)
+	}
+	if o := done["pods/"+podGone]; o.Verdict != "unknown" || !strings.Contains(o.Reason, "a look just before") || !exists(n.pod(podGone)) {
+		t.Errorf("%+v", o)
+	}
 }
 
 func (n *orphanNode) outcomesOf(all map[string]api.Orphan, outcome string) (count int) {
