@@ -56,7 +56,7 @@ func badRecover() []bad {
 		{name: "recover a path with dots", make: words("recover", "/a/../b"), reason: "BadInput", want: []string{"/a/../b"}},
 		{name: "recover of several documents", make: func(s *scene) []string {
 			return []string{"recover", "-f", s.csiPV("a", "d", "h"), "-f", s.csiPV("b", "d", "h")}
-		}, reason: "Usage", want: []string{"2 volumes", "kvol recover VOLUME"}},
+		}, reason: "Usage", want: []string{"2 volumes", "kvol recover"}},
 		{name: "recover with a file that is not there", make: words("recover", "pv", "-f", "/nowhere.yaml"), reason: "BadInput", want: []string{"/nowhere.yaml"}},
 		{name: "script of what is recovered", make: words("recover", "pv", "--apply", "-o", "shell"), reason: "Usage", want: []string{"shell", "without --apply"}, plain: true},
 	}...)

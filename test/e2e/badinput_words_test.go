@@ -38,7 +38,7 @@ func badWords() []bad {
 		{name: "quiet and YAML", make: words("list-mounts", "-q", "-o", "yaml"), reason: "Usage", want: []string{"--quiet", "names only"}},
 		{name: "negative time-out", make: words("list-mounts", "--timeout", "-1s"), reason: "Usage", want: []string{"--timeout", "-1s"}},
 		{name: "no time at all", make: words("list-mounts", "--timeout", "0"), reason: "Usage", want: []string{"--timeout", "more than 0"}},
-		{name: "time without a unit", make: words("list-mounts", "--timeout", "5"), reason: "Usage", want: []string{"--timeout", `"5"`, "unit"}},
+		{name: "time without a unit", make: words("list-mounts", "--timeout", "5"), reason: "Usage", want: []string{"--timeout", `"5"`, "500ms"}},
 		{name: "negative time for a lock", make: words("list-mounts", "--lock-timeout", "-1s"), reason: "Usage", want: []string{"--lock-timeout", "-1s"}},
 		{name: "no time for a probe", make: words("list-mounts", "--probe-timeout", "0s"), reason: "Usage", want: []string{"--probe-timeout", "0s"}},
 		{name: "unknown level of logs", make: words("list-mounts", "--log-level", "loud"), reason: "Usage", want: []string{"--log-level", "loud", "debug"}},
