@@ -60,20 +60,27 @@ func TestCSILimitNotTold(t *testing.T) {
 	n.must(0, "teardown", "pv", "--pod-uid", podA, "--without-driver")
 }
 
-// attach --check: yes (0), no (5), and nobody tells (8).
+// attach --check: yes (0), no (5), and nobody tells (8). wait --for=attached waits as long
+// as that can change.
 func TestCSIAttachCheck(t *testing.T) {
 	n := newCSI(t, controller)
 	pv := n.volume("pv", "vol-1")
 	check := []string{"attach", "--check", "-f", pv}
+	wait := []string{"wait", "-f", pv, "--for", "attached"}
+	late := append(wait, "--timeout", "300ms")
 	n.must(5, check...)
+	n.wants(8, []string{"not attached in time", "it is not attached to node"}, late...)
 	n.must(0, "attach", "-f", pv)
 	n.must(0, check...)
+	n.must(0, wait...)
 	n.wants(0, []string{"needs no attaching"}, "attach", "--check", "-f", n.unattached(), "-f", pv)
 	n.csi.Kill()
 	n.wants(8, []string{"cannot be known"}, check...)
+	n.wants(8, []string{"not attached in time", "cannot be known"}, late...)
 	n.csi.Set(func(c *testutil.CSIControl) { c.ControllerCaps = []string{"PUBLISH_UNPUBLISH_VOLUME"} })
 	n.csi.Restart()
 	n.wants(8, []string{"cannot be known", "kubectl get volumeattachments"}, check...)
+	n.wants(8, []string{"cannot be known", "kubectl get volumeattachments"}, wait...)
 }
 
 // A controller that says a volume is detached, and still lists it, is not believed.
