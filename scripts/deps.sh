@@ -10,6 +10,7 @@ set -euo pipefail
 
 # Each line: a program, the Debian package that has it, and what needs it.
 tools='
+findmnt     util-linux      test
 fuser       psmisc          test
 losetup     mount           test demo
 mount       mount           test demo

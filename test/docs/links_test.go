@@ -12,7 +12,7 @@ var (
 	link    = regexp.MustCompile(`\[[^\]]+\]\(([^()\s]+)\)`)
 	heading = regexp.MustCompile(`^#+ +(.+)$`)
 	// notInAnchor is what GitHub takes out of a heading to make its anchor.
-	notInAnchor = regexp.MustCompile("[^\\p{L}\\p{N} _-]")
+	notInAnchor = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
 )
 
 // Every link of every page leads to a file of this repository, and every anchor to a

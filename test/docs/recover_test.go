@@ -176,6 +176,27 @@ func TestRecoverANode(t *testing.T) {
 	b.kept()
 }
 
+// It ends with 0 where all that was broken is gone, with 3 where nobody can tell what is
+// gone, and with 2 where it is called wrongly.
+func TestRecoverEnds(t *testing.T) {
+	for _, c := range []struct {
+		name, scene, words string
+		code               int
+		says               string
+	}{
+		{"all well", "orphans", "", 0, "== What stays ==\nnothing\n"},
+		{"not proven", "live", "", 3, "refused, or not proven: which pods are gone\n"},
+		{"wrong words", "empty", "--force", 2, "usage: "},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := stage(t, c.scene)
+			if said, code := s.run(s.repository(script) + " " + c.words); code != c.code || !strings.Contains(said, c.says) {
+				t.Errorf("it ended with %d:\n%s", code, said)
+			}
+		})
+	}
+}
+
 // recovered wants what can go to be gone, and what stays to be there and reported.
 func (b *broken) recovered(said string) {
 	b.t.Helper()

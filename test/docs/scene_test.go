@@ -151,7 +151,7 @@ func (s *scene) grown() {
 
 // hostPath is a volume that may be recycled and deleted, with a file in it.
 func (s *scene) hostPath() {
-	dir, err := os.MkdirTemp("/tmp", "kvol-docs") //nolint:usetesting // only what is in /tmp may be deleted
+	dir, err := os.MkdirTemp("/tmp", "kvol-docs") // only what is there may be deleted
 	must(s.t, err)
 	s.t.Cleanup(func() { os.RemoveAll(dir) })
 	s.write(dir+"/file", "data\n")
