@@ -109,6 +109,32 @@ func TestListStates(t *testing.T) {
 	}
 }
 
+// How large a file system is tells the one question that it is asked anyway.
+func TestListSizes(t *testing.T) {
+	s := newScratch(t)
+	s.must(unix.Mount("kvoltest", s.mkdir(globals+"data"), "tmpfs", 0, "size=1m"))
+	t.Cleanup(func() { _ = unix.Unmount(s.root+"/"+globals+"data", unix.MNT_DETACH) })
+	s.must(os.WriteFile(s.mkdir(globals+"data/sub")+"/file", make([]byte, 5000), 0o600))
+	s.bind(s.root+"/"+globals+"data", volumesA+local+"data")
+	s.bind(s.root+"/"+globals+"data/sub", "pods/"+podA+"/volume-subpaths/data/web/0")
+	s.mkdir(volumesA + "kubernetes.io~nfs/unmounted")
+	for _, m := range s.list(ListOptions{Probe: true}) {
+		got := [3]int64{m.CapacityBytes, m.UsedBytes, m.AvailableBytes}
+		want := [3]int64{1 << 20, 8 << 10, 1<<20 - 8<<10}
+		if m.Kind == api.KindSubPath || !m.Mounted { // it may have a quota of its own
+			want = [3]int64{}
+		}
+		if got != want {
+			t.Errorf("%s: %v, want %v", m.Path, got, want)
+		}
+	}
+	for _, m := range s.list(ListOptions{}) {
+		if m.CapacityBytes != 0 {
+			t.Errorf("%s has a size without a probe: %+v", m.Path, m)
+		}
+	}
+}
+
 // list gives what is listed on a host that has asked nothing before.
 func (s *scratch) list(o ListOptions) []api.Mount {
 	s.t.Helper()

@@ -91,10 +91,10 @@ func TestSpace(t *testing.T) {
 	testutil.Bind(t, filepath.Join(whole, "sub"), part, false)
 	want := Space{Capacity: 1 << 20, Used: 8 << 10, Available: 1<<20 - 8<<10}
 	got := newHelper(t).Probe(within(t, soon), []Target{
-		{Path: whole, MountID: 1, Dev: "x", Root: "/"}, // another one covers it: the next is asked
+		{Path: whole, MountID: 1, Dev: "x", Root: "/else"}, // another one covers it: the next is asked
 		{Path: other, Dev: "x", Root: "/"}, {Path: part, Dev: "x", Root: "/sub"}, {Path: part, Dev: "y", Root: "/sub"},
 	}, patience)
-	for i, want := range []Space{want, want, {}, want} {
+	for i, want := range []Space{{}, want, {}, want} {
 		if got[i].Space != want || got[i].State != api.StateOK {
 			t.Errorf("%d: %+v, want %+v", i, got[i], want)
 		}
