@@ -59,7 +59,9 @@ func newScene(t *testing.T) *scene {
 	}
 	replay := s.repository("test/docs/testdata/replay")
 	path := bin + ":" + replay + ":" + os.Getenv("PATH") + ":/usr/sbin:/sbin"
-	s.env = append(os.Environ(), "PATH="+path, "HOME="+s.dir, "LC_ALL=C.UTF-8", "KVOL_CONFIG=", "KVOL_DOCS_SCENE="+s.dir)
+	// On a machine that is busy with other tests what is well may be slow to say so.
+	s.env = append(os.Environ(), "KVOL_PROBE_TIMEOUT=3s",
+		"PATH="+path, "HOME="+s.dir, "LC_ALL=C.UTF-8", "KVOL_CONFIG=", "KVOL_DOCS_SCENE="+s.dir)
 	return s
 }
 
