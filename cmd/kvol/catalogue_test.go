@@ -207,7 +207,7 @@ func TestExitCodesPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	is := map[string]string{}
-	for _, m := range regexp.MustCompile("(?m)^\\| (\\d+) \\| ([^|]*)\\|").FindAllStringSubmatch(string(raw), -1) {
+	for _, m := range regexp.MustCompile(`(?m)^\| (\d+) \| ([^|]*)\|`).FindAllStringSubmatch(string(raw), -1) {
 		is[m[1]] = strings.TrimSpace(m[2])
 	}
 	want := map[string]string{"0": ""}

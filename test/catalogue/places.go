@@ -79,16 +79,7 @@ func readPackage(dir string, files []*ast.File) []Place {
 		for _, decl := range file.Decls {
 			if f, ok := decl.(*ast.FuncDecl); ok && f.Body != nil {
 				pkg.findMaker(f.Name.Name, f.Type, f.Body)
-				ast.Inspect(f.Body, func(n ast.Node) bool {
-					if as, ok := n.(*ast.AssignStmt); ok && len(as.Lhs) == 1 {
-						if lit, ok := as.Rhs[0].(*ast.FuncLit); ok {
-							if id, ok := as.Lhs[0].(*ast.Ident); ok {
-								pkg.findMaker(id.Name, lit.Type, lit.Body)
-							}
-						}
-					}
-					return true
-				})
+				pkg.findLocalMakers(f.Body)
 			}
 		}
 	}
@@ -144,6 +135,20 @@ func (r *reader) findMaker(name string, typ *ast.FuncType, body *ast.BlockStmt) 
 	}
 }
 
+// findLocalMakers notes those that a function makes for itself: bad := func(…) error.
+func (r *reader) findLocalMakers(body *ast.BlockStmt) {
+	ast.Inspect(body, func(n ast.Node) bool {
+		as, ok := n.(*ast.AssignStmt)
+		if !ok || len(as.Lhs) != 1 {
+			return true
+		}
+		if lit, ok := as.Rhs[0].(*ast.FuncLit); ok {
+			r.findMaker(text(as.Lhs[0]), lit.Type, lit.Body)
+		}
+		return true
+	})
+}
+
 // read finds the places of one declaration.
 func (r *reader) read(name string, decl ast.Node) {
 	var inside []ast.Node // causes that belong to a place already
@@ -159,9 +164,7 @@ func (r *reader) read(name string, decl ast.Node) {
 		if !ok || p.Message == "" && (p.Kind == Passed || p.Kind == Plain || r.makers[name] != nil) {
 			return true
 		}
-		for _, arg := range causes(e) {
-			inside = append(inside, arg)
-		}
+		inside = append(inside, causes(e)...)
 		p.Package, p.Func = r.dir, name
 		p.Next = cmp.Or(r.nextOf(decl, e), p.Next)
 		r.places = append(r.places, p)
@@ -181,7 +184,7 @@ func (r *reader) direct(e ast.Expr) (Place, bool) {
 			return Place{Kind: Plain, Message: r.words(e.Args[0]), Cause: true}, true
 		}
 	case *ast.CompositeLit:
-		if t := text(e.Type); t != "api.Error" && !(t == "Error" && r.dir == "internal/api") {
+		if t := text(e.Type); t != "api.Error" && (t != "Error" || r.dir != "internal/api") {
 			return Place{}, false
 		}
 		p := Place{Kind: Passed}
