@@ -22,8 +22,8 @@ import (
 )
 
 // glanceTime is how long a press of the Tab key may take: what is not known then is
-// not offered.
-const glanceTime = 300 * time.Millisecond
+// not offered. Tests have more of it.
+var glanceTime = 300 * time.Millisecond
 
 // tab is one press of the Tab key.
 type tab struct {

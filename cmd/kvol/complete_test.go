@@ -2,17 +2,22 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/kvol/kvol/internal/paths"
 	"github.com/kvol/kvol/internal/testutil"
 
 	"github.com/spf13/pflag"
 )
+
+// A slow machine is not what the tests are about: only what hangs takes that long.
+func init() { glanceTime = 20 * time.Second }
 
 // Every flag says what its value may be, or that nobody can tell.
 func TestEveryFlagIsCompleted(t *testing.T) {
@@ -87,7 +92,11 @@ func completionNode(t *testing.T) string {
 	testutil.FUSE(t, mount, testutil.FUSEDead)
 	testutil.FUSE(t, volume(podA, "kubernetes.io~nfs", "hung"), testutil.FUSEHung)
 	t.Setenv("KVOL_ROOT_DIR", root)
-	t.Setenv("KVOL_RUN_DIR", filepath.Join(filepath.Dir(root), "run"))
+	run := filepath.Join(filepath.Dir(root), "run")
+	if err := os.Mkdir(run, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("KVOL_RUN_DIR", run)
 	t.Setenv("KVOL_STATE_DIR", filepath.Join(filepath.Dir(root), "state"))
 	return root
 }
@@ -154,9 +163,53 @@ func TestComplete(t *testing.T) {
 			t.Errorf("kvol %q: %q %s, want %q %s", c.words, got, directive, c.want, c.directive)
 		}
 	}
-	for _, own := range []string{"run", "state"} {
-		if _, err := os.Lstat(filepath.Join(filepath.Dir(root), own)); err == nil {
-			t.Errorf("completion made %s", own)
+	leavesNothing(t, root)
+}
+
+// leavesNothing: completion keeps no memo of what hangs, and takes no lock.
+func leavesNothing(t *testing.T, root string) {
+	t.Helper()
+	if left, err := os.ReadDir(filepath.Join(filepath.Dir(root), "run")); err != nil || len(left) > 0 {
+		t.Error(left, err)
+	}
+	if _, err := os.Lstat(filepath.Join(filepath.Dir(root), "state")); err == nil {
+		t.Error("completion made the directory of the journal")
+	}
+}
+
+// What does not answer is waited for until the time is up, and no longer.
+func TestCompleteInTime(t *testing.T) {
+	defer func(long time.Duration) { glanceTime = long }(glanceTime)
+	glanceTime = 50 * time.Millisecond
+	root := completionNode(t)
+	hung := root + "/pods/" + podA + "/volumes/kubernetes.io~nfs/hung"
+	for _, words := range [][]string{
+		{"ls", "--root-dir", hung, "--pod-uid", ""},
+		{"ls", "--config", hung + "/config.yaml", "--pod-uid", ""},
+		{"ls", "--pods-from", "file:" + hung + "/"},
+		{"ls", "--sys-root", hung, "--device", ""},
+		{"ls", "--run-dir", hung, "--pod-uid", "none"},
+	} {
+		if offers, _ := press(t, words...); len(offers) > 0 {
+			t.Errorf("%q: %q", words, offers)
 		}
+	}
+	leavesNothing(t, root)
+}
+
+// A thousand pods are offered, beside volumes that do not answer.
+func TestCompleteManyPods(t *testing.T) {
+	root := completionNode(t)
+	for i := range 1000 {
+		dir := filepath.Join(root, "pods", fmt.Sprintf("%08x-0000-4000-8000-000000000000", i), "volumes/kubernetes.io~empty-dir", fmt.Sprint("v", i))
+		if err := os.MkdirAll(dir, 0o750); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if offers, _ := press(t, "ls", "--pod-uid", "000"); len(offers) != 1000 || offers[999] != "000003e7-0000-4000-8000-000000000000\tv999" {
+		t.Errorf("%d pods are offered: %q", len(offers), offers)
+	}
+	if offers, _ := press(t, "teardown", ""); len(offers) != 1005 {
+		t.Errorf("%d volumes are offered", len(offers))
 	}
 }

@@ -32,7 +32,7 @@ func Glance(ctx context.Context, h *host.Host, mountinfo, pod string, found func
 	if err != nil {
 		return
 	}
-	g := glance{snapshot: &snapshot{host: h, table: table}, pod: pod, names: map[string]string{}, handles: map[string]string{}}
+	g := &glance{snapshot: &snapshot{host: h, table: table}, pod: pod, names: map[string]string{}, handles: map[string]string{}}
 	g.mounted()
 	found(g.seen())
 	root, err := h.Root()
@@ -40,27 +40,34 @@ func Glance(ctx context.Context, h *host.Host, mountinfo, pod string, found func
 		return
 	}
 	g.podNames(ctx)
-	pods := filepath.Join(root.Path(), "pods")
-	if entries, err := root.ReadDir(pods); err == nil && pod == "" {
-		for _, e := range entries {
-			if e.Type == safefs.Dir {
-				g.pods = append(g.pods, e.Name)
-			}
-		}
-	}
-	found(g.seen())
 	w := walker{snapshot: g.snapshot, root: root, seen: map[string]bool{}}
 	for _, p := range g.places {
 		w.seen[p.path] = true
 	}
-	w.dir(filepath.Join(pods, pod))
+	pods := filepath.Join(root.Path(), "pods")
+	uids := []string{pod}
+	if pod == "" {
+		uids = g.listPods(root, pods)
+	}
+	const some = 100
+	for i, uid := range uids {
+		if i%some == 0 {
+			found(g.seen())
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		w.dir(filepath.Join(pods, uid))
+	}
 	if pod == "" {
 		w.dir(filepath.Join(root.Path(), "plugins"))
 	}
 	found(g.seen())
-	g.tell()
+	if pod == "" {
+		g.tell()
+	}
 	for _, p := range g.places {
-		if _, ok := g.handles[p.name()]; !ok && ctx.Err() == nil {
+		if _, ok := g.handles[p.name()]; !ok && ctx.Err() == nil && (pod == "" || p.PodUID == pod) {
 			g.handles[p.name()] = g.handleOf(p)
 		}
 	}
@@ -75,7 +82,17 @@ type glance struct {
 	handles map[string]string // by the name of a volume
 }
 
-func (g glance) podNames(ctx context.Context) {
+func (g *glance) listPods(root *safefs.Root, dir string) []string {
+	entries, _ := root.ReadDir(dir)
+	for _, e := range entries {
+		if e.Type == safefs.Dir {
+			g.pods = append(g.pods, e.Name)
+		}
+	}
+	return g.pods
+}
+
+func (g *glance) podNames(ctx context.Context) {
 	dirs, err := g.host.FilesBy(g.table).Names(ctx, podLogs)
 	if err != nil {
 		return
@@ -88,7 +105,7 @@ func (g glance) podNames(ctx context.Context) {
 }
 
 // seen is what is known now. It shares nothing with what is found later.
-func (g glance) seen() []Seen {
+func (g *glance) seen() []Seen {
 	var out []Seen
 	for _, uid := range g.pods {
 		out = append(out, Seen{PodUID: uid, PodName: g.names[uid]})

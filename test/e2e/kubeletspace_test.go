@@ -137,6 +137,9 @@ func TestKubeletElsewhere(t *testing.T) {
 		if k.sees(root) != 1 {
 			t.Errorf("%v: the kubelet sees %d mounts", given, k.sees(root))
 		}
+		testutil.Poll(t, "completion has what the kubelet sees", func() bool { // which waits for nothing
+			return strings.Contains(n.plain("", "", append(append([]string{"__complete", "unpublish"}, given...), "p")...).stdout, "pv\t")
+		})
 		n.mustPlain(0, []string{root}, append([]string{"unpublish", "pv", "--pod-uid", podA}, given...)...)
 	}
 	if exists(root) {
