@@ -21,12 +21,21 @@ type mountTree struct {
 	parents []int // of each item, -1 for none
 	devices []string
 	on      map[string][]int // the items of each device; "" is what is not mounted
+	hooks   map[hook][]int   // what others can hang on
+}
+
+// hook is what items hang on: mounts of one kind on one device, and of one pod where
+// they are a pod's volumes.
+type hook struct {
+	device string
+	kind   api.MountKind
+	pod    string
 }
 
 func newMountTree(items []api.Mount) *mountTree {
 	t := &mountTree{
 		items: items, uid: podUIDs(items, Table, func(m api.Mount) string { return m.PodUID }),
-		mount: &shape{mood: 1, drop: []int{4, 3}}, system: &shape{last: true}, twigs: make([]*branch, len(items)), parents: make([]int, len(items)), on: map[string][]int{},
+		mount: &shape{mood: 1, drop: []int{4, 3}}, system: &shape{last: true}, twigs: make([]*branch, len(items)), parents: make([]int, len(items)), on: map[string][]int{}, hooks: map[hook][]int{},
 	}
 	for i, m := range items {
 		t.twigs[i] = t.branch(m)
@@ -35,6 +44,11 @@ func newMountTree(items []api.Mount) *mountTree {
 			t.devices = append(t.devices, key)
 		}
 		t.on[key] = append(t.on[key], i)
+		h := hook{key, m.Kind, ""}
+		if m.Kind == api.KindPodVolume {
+			h.pod = m.PodUID
+		}
+		t.hooks[h] = append(t.hooks[h], i)
 	}
 	for i := range items {
 		t.parents[i] = t.parent(i)
@@ -182,36 +196,35 @@ func (t *mountTree) label(m api.Mount) string {
 // parent finds the item that another one hangs on: what a pod has on the global mount of
 // the same, and a subPath on its pod's volume. -1 is none.
 func (t *mountTree) parent(i int) int {
-	m := t.items[i]
+	m := &t.items[i]
 	switch m.Kind {
 	case api.KindPodVolume:
-		return t.best(i, func(p api.Mount) bool { return p.Kind == api.KindGlobalMount })
+		return t.best(i, api.KindGlobalMount, "")
 	case api.KindPodDevice:
-		return t.best(i, func(p api.Mount) bool { return p.Kind == api.KindGlobalMapDevice })
+		return t.best(i, api.KindGlobalMapDevice, "")
 	case api.KindSubPath:
-		of := t.best(i, func(p api.Mount) bool { return p.Kind == api.KindPodVolume && p.PodUID == m.PodUID })
-		if of < 0 {
-			of = t.best(i, func(p api.Mount) bool { return p.Kind == api.KindGlobalMount })
+		if of := t.best(i, api.KindPodVolume, m.PodUID); of >= 0 {
+			return of
 		}
-		return of
+		return t.best(i, api.KindGlobalMount, "")
 	}
 	return -1
 }
 
-// best is the one on the same device that shows the least more than an item does, and of
-// such the one of the same pod or of the same volume.
-func (t *mountTree) best(i int, among func(api.Mount) bool) int {
-	m, found, score := t.items[i], -1, 0
+// best is the one of a kind on the same device that shows the least more than an item
+// does, and of such the one of the same pod or of the same volume.
+func (t *mountTree) best(i int, kind api.MountKind, pod string) int {
+	m, found, score := &t.items[i], -1, 0
 	device := t.device(i)
 	if device == "" {
 		return -1
 	}
-	for _, j := range t.on[device] {
-		p, points := t.items[j], 1
-		if !among(p) || !isBlock(m) && !within(m.Root, p.Root) {
-			continue
-		}
-		if !isBlock(m) {
+	for _, j := range t.hooks[hook{device, kind, pod}] {
+		p, points := &t.items[j], 1
+		if !isBlock(*m) {
+			if !within(m.Root, p.Root) {
+				continue
+			}
 			points += 8 * len(p.Root)
 		}
 		if p.PodUID == m.PodUID {
