@@ -92,7 +92,8 @@ func (a Quarantine) done(ctx context.Context, r *Runner) (bool, string, error) {
 // that does not answer.
 func (a Quarantine) open(ctx context.Context, r *Runner) (*os.File, error) {
 	if !filepath.IsAbs(a.Dir) {
-		return nil, api.Errorf(api.ErrUsage, "the directory for what is moved away, %q, is not an absolute path", a.Dir)
+		return nil, api.Errorf(api.ErrUsage, "the directory for what is moved away, %q, is not an absolute path", a.Dir).
+			WithNext("give it from the root of the file system on: --quarantine /DIR")
 	}
 	dir := filepath.Clean(a.Dir)
 	f, info, err := r.Helper.Open(ctx, dir, unix.O_PATH|unix.O_NOFOLLOW)

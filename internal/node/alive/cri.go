@@ -91,7 +91,8 @@ func (l *look) endpoints(ctx context.Context) (named string, found []string) {
 func (l *look) askRuntime(ctx context.Context, endpoint string) answer {
 	path := strings.TrimPrefix(endpoint, "unix://")
 	if !strings.HasPrefix(path, "/") {
-		return answer{err: api.Errorf(api.ErrInput, "the endpoint %q of the container runtime is no unix socket", endpoint)}
+		return answer{err: api.Errorf(api.ErrInput, "the endpoint %q of the container runtime is no unix socket", endpoint).
+			WithNext("name its socket: --runtime-endpoint unix:///run/containerd/containerd.sock")}
 	}
 	conn, err := l.host.Dial(ctx, path)
 	if err != nil {

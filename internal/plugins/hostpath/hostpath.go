@@ -109,7 +109,7 @@ func (p *plugin) NewDeleter(spec *plugins.Spec) (plugins.Deleter, error) {
 	path, err := persistent(spec)
 	if err == nil && !strings.HasPrefix(path, "/tmp/") {
 		err = api.Errorf(api.ErrRefused, "Kubernetes deletes hostPath volumes below /tmp only, and so does kvol").At(path).
-			WithNext("delete it by hand if that is meant")
+			WithNext("look at what is in it (ls -la %s), and delete it by hand if that is meant", act.Quote(path))
 	}
 	return deleter{path}, err
 }
