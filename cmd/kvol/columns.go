@@ -23,6 +23,8 @@ func listOf(cmd *cobra.Command) render.Lister {
 		return render.PathInfos()
 	case name == "plugins":
 		return render.Plugins()
+	case name == "wait":
+		return render.Waits()
 	case name == "limits":
 		return render.Limits()
 	case name == "history":

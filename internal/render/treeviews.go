@@ -172,7 +172,7 @@ func limitTree(items []api.Limit, _ Options) []*branch {
 		if l.Limit > 0 {
 			of = fmt.Sprintf("of %d", l.Limit)
 		}
-		b := &branch{shape: s, parts: []string{cell(l.Plugin), fmt.Sprintf("%d attached", l.Attached), of}}
+		b := &branch{shape: s, parts: []string{cell(l.Plugin), cell(l.Key), fmt.Sprintf("%d attached", l.Attached), of}}
 		for _, v := range l.Volumes {
 			b.add(text(cell(v)))
 		}
