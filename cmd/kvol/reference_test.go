@@ -32,6 +32,7 @@ func TestReference(t *testing.T) {
 		made[page(words)+".md"] = commandPage(c)
 		index += fmt.Sprintf("* [%s](%s.md): %s\n", c.CommandPath(), page(words), c.Short)
 	}
+	index += "\nBeside them: [settings](settings.md), [plugins](plugins.md), [columns](columns.md), [JSON](json.md), [errors](errors.md).\n"
 	made["commands.md"] = index
 	holds(t, "docs/reference/*", made)
 	holds(t, "deploy/config.yaml", map[string]string{"config.yaml": exampleConfig()})
