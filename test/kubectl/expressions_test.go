@@ -129,6 +129,7 @@ var odd = []expression{
 	{"mounts", file, "A B\n"},
 	{"empty", columns, `PATH:.path,VOLUME:.volume`},
 	{"version", columns, `VERSION:.version,GO:.go`},
+	{"results", columns, `PLUGIN:.plugin,VOLUME:volume`}, // which there are deeper down too
 	{"results", columns, `OP:.op,PATHS:.paths,POD:.paths.podVolumePath`},
 	{"results", jsonpath, `{.items[*].paths}`},
 	{"mounts", jsonpath, `{.items[?(@.mountID>200)].volume}`},
