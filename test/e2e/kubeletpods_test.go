@@ -53,15 +53,17 @@ func TestKubeletLivePod(t *testing.T) {
 			k := n.answering(kubeletSpec{under: under}, podA+" web Running")
 			n.mustPlain(0, nil, "publish", "-f", file, "--pod-uid", podA)
 			says := []string{"pod " + podA + " (shop/web) lives", "kubelet says it lives: shop/web, Running", "kubectl delete pod -n shop web"}
-			next := func(verb string) []string {
-				return append(says, fmt.Sprintf("kvol %s pv --pod-uid %s --allow-active-pod", verb, podA))
-			}
-			for _, dry := range [][]string{nil, {"--dry-run"}, {"--root-dir", n.root}} {
-				n.mustPlain(4, next("unpublish"), append([]string{"unpublish", "pv", "--pod-uid", podA}, dry...)...)
-				n.mustPlain(4, next("teardown"), append([]string{"teardown", "pv", "--pod-uid", podA}, dry...)...)
-				n.mustPlain(4, append(says, "kvol unmount-device pv --allow-active-pod"), append([]string{"unmount-device", "pv"}, dry...)...)
-				n.mustPlain(4, append(says, "kvol detach pv --allow-active-pod"), append([]string{"detach", "pv"}, dry...)...)
-				n.mustPlain(4, append(says, "the same command with --allow-active-pod"), append([]string{"detach", "-f", file}, dry...)...)
+			for _, more := range [][]string{nil, {"--dry-run"}, {"--root-dir", n.root}} {
+				place := "" // a root that is given belongs to the next command too
+				if len(more) == 2 {
+					place = " --root-dir=" + n.root
+				}
+				for _, words := range []string{"unpublish pv --pod-uid " + podA, "teardown pv --pod-uid " + podA, "unmount-device pv", "detach pv"} {
+					verb, rest, _ := strings.Cut(words, " ")
+					next := fmt.Sprintf("kvol %s%s %s --allow-active-pod", verb, place, rest)
+					n.mustPlain(4, append(says, next), append(strings.Fields(words), more...)...)
+				}
+				n.mustPlain(4, append(says, "the same command with --allow-active-pod"), append([]string{"detach", "-f", file}, more...)...)
 			}
 			if k.sees(n.root) != 1 {
 				t.Fatal("the volume is not there any more")
