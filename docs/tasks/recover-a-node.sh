@@ -56,8 +56,10 @@ list() {
 	local code=0
 	found=()
 	kvol "$@" -o name -0 >"$names" || code=$?
-	mapfile -d '' -t found <"$names"
-	((code == 0)) || note "$code" "kvol $*"
+	# Of a list that failed, as with a full disk, a name may be cut short, and then it is
+	# that of something else.
+	if ((code == 0)); then mapfile -d '' -t found <"$names" || code=1; fi
+	note "$code" "kvol $*"
 }
 
 # each runs a command for each of the names that were found, with the name as its
@@ -102,8 +104,9 @@ each kvol unpublish "${driver[@]}"
 list list-mounts --state disconnected --kind globalMount
 each kvol unmount-device "${driver[@]}"
 # These are no volumes by their place. Nobody is behind them any more, so nothing can
-# be lost; never lazily, so that one that is in use stays.
-list list-mounts --state disconnected --kind other
+# be lost; never lazily, so that one that is in use stays. umount works where this script
+# does, and kvol where the kubelet is, so kvol is asked what is dead here.
+list list-mounts --mount-namespace $$ --state disconnected --kind other
 each umount -c --
 
 echo "== What stays =="

@@ -253,3 +253,38 @@ func (b *broken) kept() {
 		}
 	}
 }
+
+// It unmounts nothing that only has the path of what is dead: where kvol works in another
+// mount namespace, and where a list of names was cut short.
+func TestRecoverOtherMounts(t *testing.T) {
+	const dead, other = root + "/plugins/odd/10", root + "/plugins/odd/1"
+	s := newScene(t)
+	s.pods("pods.json", pod("web", web))
+	s.env = append(s.env, "KVOL_PODS_FROM=file:"+s.dir+"/pods.json")
+	for _, at := range []string{dead, other} {
+		s.mkdir(at)
+	}
+	testutil.Mount(t, "tmpfs", other, "tmpfs", 0, "")
+	s.write(other+"/file", "of somebody")
+	testutil.FUSE(t, dead, testutil.FUSEDead)
+
+	s.write("bin/kvol", "#!/bin/bash\n"+
+		`[[ $* != *--kind\ other* ]] || { `+s.bin+`/kvol "$@" | head -c -2; exit 1; }; exec `+s.bin+"/kvol \"$@\"\n")
+	said, code := s.run("chmod +x bin/kvol && PATH=$PWD/bin:$PATH bash " + s.repository(script))
+	if code != 1 || !exists(other+"/file") {
+		t.Errorf("with half a list it ended with %d:\n%s", code, said)
+	}
+
+	s.daemon("mkfifo in && exec unshare --mount --propagation private bash -c '" + s.bin + "/kubelet <>in >ready & exec sleep 1000'")
+	testutil.Poll(t, "the kubelet is ready", func() bool {
+		text, _ := os.ReadFile(s.dir + "/ready")
+		return len(text) > 0
+	})
+	s.must("umount " + dead)
+	testutil.Mount(t, "tmpfs", dead, "tmpfs", 0, "")
+	s.write(dead+"/file", "of somebody")
+	said, code = s.run("bash " + s.repository(script))
+	if code != 3 || !exists(dead+"/file") || !strings.Contains(said, "not well: "+dead) {
+		t.Errorf("beside another mount namespace it ended with %d:\n%s", code, said)
+	}
+}
