@@ -8,9 +8,10 @@
 # settings are read from the environment: KVOL_PODS_FROM=file:pods.json is your list of
 # the pods that live here, for a node where two sources cannot prove which are gone.
 #
-# It decides by kvol's exit codes alone, takes every name from "-o name -0", and may be
-# run again: what is done already is done. It ends with 0 when all is well, with 3 when
-# something stays, with 1 when something failed, and with 130 when it was interrupted.
+# It decides by kvol's exit codes alone, takes the names of what it acts on from
+# "-o name -0", and may be run again: what is done already is done. It ends with 0 when
+# all is well, with 3 when something stays, with 1 when something failed, and with 130
+# when it was interrupted.
 set -uo pipefail
 
 driver=()
@@ -122,16 +123,15 @@ for name in "${found[@]}"; do
 	gone[$name]=1
 	left+=("of a pod that is gone: $(shown "$name")")
 done
-# A volume is not refused to be taken away where nobody says that its pod lives; that
-# it is still here says that nothing proves the pod gone either.
-list list-mounts --kind podVolume,podDevice
-for name in "${found[@]}"; do
-	[[ -z ${gone[$name]-} ]] || continue
-	code=0
-	kvol unpublish --dry-run "$name" &>/dev/null || code=$?
-	((code != 0)) || left+=("whether its pod lives is not known: $(shown "$name")")
-done
-stays "not well" list-mounts --state disconnected,stale,unresponsive,denied,readonly,deleted,unmounted
+# Of these nobody says that the pod lives, and that they are still here says that nothing
+# proves it gone either.
+unknown='{{range .items}}{{if eq .owner "unknown"}}{{.path}}{{"\x00"}}{{end}}{{end}}'
+code=0
+kvol list-mounts --kind podVolume,podDevice -o go-template="$unknown" >"$names" || code=$?
+note "$code" "whose the volumes of pods are"
+mapfile -d '' -t found <"$names"
+for name in "${found[@]}"; do left+=("whether its pod lives is not known: $(shown "$name")"); done
+stays "not well" list-mounts --state disconnected,stale,unresponsive,denied,readonly,deleted,unmounted,unknown
 stays "mounted more than once" list-mounts --duplicates
 
 ((${#failed[@]} == 0)) || printf '%s\n' "${failed[@]}" | sort -u

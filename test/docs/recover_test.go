@@ -288,3 +288,23 @@ func TestRecoverOtherMounts(t *testing.T) {
 		t.Errorf("beside another mount namespace it ended with %d:\n%s", code, said)
 	}
 }
+
+// It does not end with 0 while a volume stays of a pod that nobody knows, also where the
+// driver is missing, or while one is hidden that a pod has.
+func TestRecoverUnknown(t *testing.T) {
+	s := newScene(t)
+	s.pods("pods.json", pod("reports", reports))
+	s.csi(web).Stop() // younger than the list
+	s.env = append(s.env, "KVOL_PODS_FROM=file:"+s.dir+"/pods.json")
+	hidden := podDir(reports) + "/volumes/kubernetes.io~nfs/share"
+	for _, at := range []string{hidden, filepath.Dir(hidden)} {
+		s.mkdir(at)
+		testutil.Mount(t, "tmpfs", at, "tmpfs", 0, "")
+	}
+	said, code := s.run(s.repository(script))
+	for _, line := range []string{"whether its pod lives is not known: " + target(web, pv), "not well: " + hidden} {
+		if code != 3 || !strings.Contains(said, line+"\n") {
+			t.Errorf("it ended with %d, without %q:\n%s", code, line, said)
+		}
+	}
+}
