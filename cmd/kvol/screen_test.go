@@ -4,7 +4,6 @@ import (
 	"maps"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -25,76 +24,23 @@ const (
 	rootDir = "/mnt/kubelet/"
 )
 
-// panes are terminals as people sit at: tmux, which shows as a terminal does and can be read.
-type panes struct {
-	t    *testing.T
-	env  []string
-	next int
-}
-
-func newPanes(t *testing.T, env ...string) *panes {
-	testutil.Root(t)
-	testutil.Tool(t, "tmux")
-	bin := t.TempDir()
-	self, err := filepath.Abs(os.Args[0])
-	if err == nil {
-		err = os.Symlink(self, filepath.Join(bin, "kvol"))
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := &panes{t: t, env: append(os.Environ(), "TMUX=", "TMUX_TMPDIR="+t.TempDir(), "LC_ALL=C.UTF-8", "TZ=UTC", "COLUMNS=", "NO_COLOR=",
-		"PATH="+bin+":/usr/sbin:/usr/bin:/sbin:/bin", "KVOL_ROOT_DIR="+rootDir, "KVOL_STATE_DIR=/mnt/state", "KVOL_RUN_DIR=/mnt/run",
-		"KVOL_PODS_FROM=file:/mnt/pods.yaml", "KVOL_PROBE_TIMEOUT=9s")}
-	s.env = append(s.env, env...)
-	t.Cleanup(func() { _ = s.command("kill-server").Run() })
-	return s
-}
-
-func (s *panes) command(words ...string) *exec.Cmd {
-	cmd := exec.Command("tmux", append([]string{"-u", "-f", "/dev/null"}, words...)...)
-	cmd.Env = s.env
-	return cmd
-}
-
-func (s *panes) tmux(words ...string) string {
-	s.t.Helper()
-	out, err := s.command(words...).CombinedOutput()
-	if err != nil {
-		s.t.Fatalf("tmux %v: %v: %s", words, err, out)
-	}
-	return string(out)
-}
-
-// pane is one of them, where a command runs or has run.
-type pane struct {
-	*panes
-	name string
-}
+// nodeEnv is what a kvol has to be told of that node.
+var nodeEnv = []string{"KVOL_ROOT_DIR=" + rootDir, "KVOL_STATE_DIR=/mnt/state", "KVOL_RUN_DIR=/mnt/run",
+	"KVOL_PODS_FROM=file:/mnt/pods.yaml", "KVOL_PROBE_TIMEOUT=9s"}
 
 // over is told below the command, when it is.
 const over = "=the end="
 
 // run runs a shell command in a terminal of its own.
-func (s *panes) run(columns int, command string) pane {
-	s.next++
-	name := "t" + strconv.Itoa(s.next)
-	s.tmux("new-session", "-d", "-s", name, "-x", strconv.Itoa(columns), "-y", "400", "sh")
-	term := pane{s, name}
-	s.tmux("send-keys", "-t", name, "-l", "PS1=; stty -echo; clear; "+command+"; printf '=the %s=' end; read x\n")
-	return term
-}
-
-// shows is what can be read there now.
-func (s pane) shows(how ...string) string {
+func (s panes) run(columns int, command string) pane {
 	s.t.Helper()
-	return s.tmux(append([]string{"capture-pane", "-p", "-t", s.name}, how...)...)
+	return s.open(columns, "sh", "-c", command+"; echo '"+over+"'; read x")
 }
 
 // screen waits for the end of the command and gives what it left.
 func (s pane) screen(how ...string) string {
 	s.t.Helper()
-	testutil.Poll(s.t, s.name+" has run its command", func() bool { return strings.Contains("\n"+s.shows(), "\n"+over) })
+	s.wait("it has run its command", func(screen string) bool { return strings.Contains("\n"+screen, "\n"+over) })
 	out, _, _ := strings.Cut("\n"+s.shows(how...), "\n"+over)
 	lines := strings.Split(out, "\n")[1:]
 	for i := range lines {
@@ -104,7 +50,7 @@ func (s pane) screen(how ...string) string {
 }
 
 // node makes what is looked at: with names and sizes that are the same everywhere.
-func (s *panes) node() {
+func (s panes) node() {
 	t := s.t
 	testutil.Mount(t, "none", "/mnt", "tmpfs", 0, "")
 	dir := func(path string) string {
@@ -167,7 +113,7 @@ var moments = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ`)
 
 // What people see in a wide, in a usual and in a narrow terminal.
 func TestScreens(t *testing.T) {
-	s := newPanes(t)
+	s := newPanes(t, nodeEnv...)
 	s.node()
 	shown := map[string]pane{}
 	for _, together := range [][2]string{
@@ -223,7 +169,7 @@ func TestScreens(t *testing.T) {
 // Colours are for a terminal, and for who wants them; box lines for one that has them.
 // COLUMNS has the first word on its width, and in a pipe nothing is cut.
 func TestTerminals(t *testing.T) {
-	s := newPanes(t)
+	s := newPanes(t, nodeEnv...)
 	s.node()
 	const red = "\x1b[31mdisconnected"
 	coloured := map[string]bool{
@@ -236,7 +182,7 @@ func TestTerminals(t *testing.T) {
 	longest := map[string][2]int{"COLUMNS=90 kvol ls": {60, 90}, "COLUMNS=90 kvol ls | cat": {150, 400}, "kvol ls": {90, 120}}
 	shown := map[string]pane{}
 	for _, command := range slices.Concat(slices.Collect(maps.Keys(coloured)), slices.Collect(maps.Keys(boxes)), slices.Collect(maps.Keys(longest))) {
-		if shown[command].name == "" {
+		if shown[command].id == "" {
 			shown[command] = s.run(120, command)
 		}
 	}
@@ -264,7 +210,7 @@ func TestTerminals(t *testing.T) {
 // The progress line is there while something takes long, here a container runtime that
 // does not answer, and gone afterwards.
 func TestProgressIsGone(t *testing.T) {
-	s := newPanes(t, "KVOL_PODS_FROM=cri", "KVOL_RUNTIME_ENDPOINT=/mnt/cri.sock")
+	s := newPanes(t, append(slices.Clone(nodeEnv), "KVOL_PODS_FROM=cri", "KVOL_RUNTIME_ENDPOINT=/mnt/cri.sock")...)
 	testutil.Mount(t, "none", "/mnt", "tmpfs", 0, "")
 	silent, err := net.Listen("unix", "/mnt/cri.sock")
 	if err != nil {
@@ -275,7 +221,7 @@ func TestProgressIsGone(t *testing.T) {
 	}
 	term := s.run(80, "kvol gc-orphans --min-age 0")
 	const busy = "asking which pods live here …"
-	testutil.Poll(t, "it says what it is busy with", func() bool { return strings.Contains(term.shows(), busy) })
+	term.wait("it says what it is busy with", func(screen string) bool { return strings.Contains(screen, busy) })
 	silent.Close()
 	if got := term.screen("-J"); strings.Contains(got, busy) || !strings.HasPrefix(got, "1 pod directory: 1 unknown") {
 		t.Errorf("the terminal shows:\n%s", got)
