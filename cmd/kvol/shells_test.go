@@ -52,7 +52,7 @@ func (s shell) lists(line string, words ...string) {
 // volumes is dead and one hangs, and no name of a volume does harm.
 func TestShells(t *testing.T) {
 	root := completionNode(t)
-	testutil.Tool(t, "bash", "zsh", "fish", "dh_bash-completion")
+	testutil.Tool(t, "zsh", "fish", "dh_bash-completion")
 	dir := t.TempDir()
 	completions, err := filepath.Abs("../../completions")
 	if err != nil {
