@@ -29,8 +29,6 @@ func listOf(cmd *cobra.Command) render.Lister {
 		return render.Limits()
 	case name == "history":
 		return render.Operations()
-	case name == "wait":
-		return render.Waits()
 	case name == "view":
 		return render.Settings(on("show-origin"))
 	case name == "gc-orphans":

@@ -68,7 +68,8 @@ func (a *app) root() *cobra.Command {
 		Long: `kvol runs on a Kubernetes node and needs neither the kubelet nor the API server.
 It carries a volume through its life by hand (attach, mount-device, publish, and
 back), tells which volumes are mounted for whom and how they are, and recovers.
-It never deletes data, and says what it would do with --dry-run.`,
+It says what it would do with --dry-run, and deletes no data, but for recycle and
+delete, whose purpose it is.`,
 		Example: `  kvol list-mounts
   kvol setup -f pv.yaml -f pod.yaml --dry-run
   kvol setup -f pv.yaml -f pod.yaml

@@ -270,7 +270,7 @@ func (c listCase) names(t *testing.T, items []item, r ran) {
 	}
 }
 
-// treeCells are those of a line of a tree are apart by two blanks; in front are the lines of the tree.
+// treeCells are what is between the cells of a line.
 var treeCells = regexp.MustCompile(` {2,}`)
 
 // tree counts the items in a tree: each is a line that says what c.inTree says of it.

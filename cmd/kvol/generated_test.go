@@ -42,6 +42,14 @@ func TestManual(t *testing.T) {
 	for words, c := range every(t) {
 		long, codes := texts(c)
 		c.Long = prose(long)
+		var below []term
+		for _, sub := range c.Commands() {
+			below = append(below, term{sub.Name(), sub.Short})
+		}
+		if len(below) > 0 {
+			c.Use += " COMMAND"
+			c.Long += "\n\n# COMMANDS\n" + terms(below)
+		}
 		if flags := own(c); len(flags) > 0 {
 			c.Long += "\n\n# OPTIONS\n" + terms(flags)
 		}

@@ -114,13 +114,13 @@ func newListMountsCmd(a *app) *cobra.Command {
 }
 
 func (o *listMountsOptions) addFlags(f *pflag.FlagSet) {
-	f.StringSliceVar(&o.kinds, "kind", nil, "only these kinds: "+words(mountKinds))
-	f.StringSliceVar(&o.states, "state", nil, "only these states: "+words(mountStates))
-	f.StringVar(&o.filter.Plugin, "plugin", "", "only this plugin: kubernetes.io/nfs")
-	f.StringVar(&o.filter.Volume, "volume", "", "only this volume: a name, or driver^handle")
+	f.StringSliceVar(&o.kinds, "kind", nil, "only these `KINDS`: "+words(mountKinds))
+	f.StringSliceVar(&o.states, "state", nil, "only these `STATES`: "+words(mountStates))
+	f.StringVar(&o.filter.Plugin, "plugin", "", "only this `PLUGIN`, as kubernetes.io/nfs")
+	f.StringVar(&o.filter.Volume, "volume", "", "only this `VOLUME`: a name, or driver^handle")
 	f.StringVar(&o.filter.PodUID, "pod-uid", "", "only the pod with this `UID`")
 	f.StringVar(&o.filter.Pod, "pod", "", "only this `POD`: a UID or how it begins, a name, or namespace/name")
-	f.StringVar(&o.filter.Namespace, "namespace", "", "only the pods of this namespace")
+	f.StringVar(&o.filter.Namespace, "namespace", "", "only the pods of this `NAMESPACE`")
 	f.StringVar(&o.filter.Device, "device", "", "only what is on this `DEVICE`: a path, or major:minor")
 	f.BoolVar(&o.filter.Orphans, "orphans", false, "only what is of pods that are proven gone")
 	f.BoolVar(&o.filter.Duplicates, "duplicates", false, "only where more than one mount lies on the path")
