@@ -165,7 +165,7 @@ func TestErrorsCross(t *testing.T) {
 	if _, err = h.Call(within(t, soon), "panic", nil, nil, nil); err == nil || !strings.Contains(err.Error(), "on purpose") {
 		t.Errorf("%v", err)
 	}
-	if _, err = h.Call(within(t, soon), "no such", nil, nil, nil); !errors.Is(err, api.ErrNotSupported) {
+	if _, err = h.Call(within(t, soon), "no such", nil, nil, nil); err == nil || !strings.Contains(err.Error(), `has no job "no such"`) {
 		t.Errorf("%v", err)
 	}
 }

@@ -82,6 +82,18 @@ func Command(procRoot string, pid int) string {
 	return strings.TrimSpace(string(name))
 }
 
+// Own says that a process runs this program, in the mount namespace with this link
+// text: another kvol, or the helper of one that was killed and has not ended yet. The
+// name alone is not enough: a container may have a program with the same path.
+func Own(procRoot string, pid int, namespace string) bool {
+	mine, err := os.Readlink("/proc/self/exe")
+	if err != nil {
+		return false
+	}
+	exe, err := os.Readlink(filepath.Join(procRoot, strconv.Itoa(pid), "exe"))
+	return err == nil && exe == mine && MountNamespace(procRoot, pid) == namespace
+}
+
 // MountNamespace is the link text of a process's mount namespace, "" where it has
 // ended.
 func MountNamespace(procRoot string, pid int) string {

@@ -95,7 +95,8 @@ func (l *look) askProcesses(ctx context.Context) answer {
 		}
 		table := tables[procs.MountNamespace(proc, u.PID)]
 		for dir := u.Path; table != nil && dir != "/"; dir = path.Dir(dir) {
-			if uid, ok := pods.uid(locate(table, dir)); ok {
+			// A kvol at work in there is no life, and it has its own lock.
+			if uid, ok := pods.uid(locate(table, dir)); ok && !procs.Own(proc, u.PID, own) {
 				note(uid, u.PID, "%s: %s", u.Path, u.How)
 			}
 		}

@@ -48,6 +48,11 @@ func TestProcesses(t *testing.T) {
 	elsewhere := "exec unshare -m --propagation private sh -ec '%'"
 	in := func(script string) string { return strings.Replace(elsewhere, "%", script+stay, 1) }
 	s.mkdir("/run/elsewhere/pods")
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	kvol := "exec env " + envStay + "=1 " + self
 	cases := map[string]struct {
 		lives  bool
 		script string // @ is the pod's directory, % the uid
@@ -57,6 +62,8 @@ func TestProcesses(t *testing.T) {
 		"an open file":                         {true, "exec 3<@/etc-hosts" + stay},
 		"an open file of a volume":             {true, "exec 3<@/volumes/kubernetes.io~empty-dir/mem/file" + stay},
 		"its program":                          {true, "cp $(command -v sleep) @/sleep; echo ready; exec @/sleep 1000"},
+		"another kvol":                         {false, "exec 3<@/etc-hosts; " + kvol},
+		"the same program in a container":      {true, strings.Replace(elsewhere, "%", "exec 3<@/etc-hosts; "+kvol, 1)},
 		"a container":                          {true, in("mount --bind @/etc-hosts /run/hosts")},
 		"a container's volume":                 {true, in("mount --bind @/volumes/kubernetes.io~empty-dir/disk /run/data")},
 		"a copy of the node's":                 {false, in("true")},
