@@ -139,6 +139,27 @@ func TestHostileNamesInTheTree(t *testing.T) {
 	}
 }
 
+// Why something is as it is can hold a name too.
+func TestHostileReasons(t *testing.T) {
+	const evil = "/r/a\nevil\x1b[31m"
+	for name, w := range map[string]write{
+		"waits":      list(Waits(), api.NewList("", []api.Wait{{Subject: evil, Reason: evil, Mounts: []api.Mount{{Path: evil}}}}, nil)),
+		"results":    list(Results(), api.NewList("", []api.Result{{Op: "publish", Reason: evil, Steps: []api.Step{{Target: evil, Reason: evil}}}}, nil)),
+		"operations": list(Operations(), api.NewList("", []api.Operation{{Error: evil, Steps: []api.Step{{Reason: "failed " + evil}}}}, nil)),
+		"orphans":    list(Orphans(true).View, api.NewList("", []api.Orphan{{Reason: evil, Stays: []api.Stay{{Path: evil, Reason: evil, Next: evil}}}}, nil)),
+		"inspection": document(Inspection(), &api.Inspection{Subject: evil, Warnings: []string{evil}}),
+	} {
+		for _, format := range []Format{Table, Wide, Tree} {
+			for _, columns := range []int{0, 40} {
+				got, err := w.to(Options{Format: format, Width: columns})
+				if err != nil || !printable(strings.ReplaceAll(got, "\n", "")) || strings.Contains(got, "\nevil") || format == Tree && !strings.Contains(got, "evil") {
+					t.Errorf("%s as %s in %d: %v\n%q", name, format, columns, err, got)
+				}
+			}
+		}
+	}
+}
+
 // One thing of each kind, counted in words.
 func TestSummaryOfOne(t *testing.T) {
 	l := leftovers()

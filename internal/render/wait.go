@@ -45,7 +45,7 @@ func waitTree(items []api.Wait, _ Options) []*branch {
 	var out []*branch
 	for _, w := range items {
 		is := map[bool]string{true: "is ", false: "is not "}[w.Met] + string(w.Condition)
-		b := &branch{shape: s, parts: []string{cell(w.SubjectKind) + " " + cell(w.Subject), is}, note: w.Reason}
+		b := &branch{shape: s, parts: []string{cell(w.SubjectKind) + " " + cell(w.Subject), is}, note: Line(w.Reason)}
 		for _, m := range w.Mounts {
 			b.add(&branch{shape: mount, parts: []string{cell(m.Path), cell(string(m.State))}})
 		}
