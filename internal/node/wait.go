@@ -68,24 +68,13 @@ func NewWaiter(h *host.Host, mgr *plugins.VolumePluginMgr, req WaitRequest) (*Wa
 	return w, err
 }
 
-// valid refuses a word that nothing can be called: nothing of it would ever be there.
-func valid(word string) error {
-	if strings.HasPrefix(word, "/") {
-		return nil
-	}
-	if driver, handle, ok := strings.Cut(word, "^"); ok {
-		if handle == "" {
-			return api.Errorf(api.ErrInput, "%q has no handle after the driver", word).WithNext("give both: driver^handle")
-		}
-		return paths.ValidDriverName(driver)
-	}
-	return paths.ValidVolumeName(word)
-}
-
 // describe takes what the word or the document of a volume tells.
 func (s *subject) describe(mgr *plugins.VolumePluginMgr) error {
 	if s.Spec == nil {
-		return valid(s.Word)
+		if strings.HasPrefix(s.Word, "/") {
+			return nil
+		}
+		return paths.ValidVolume(s.Word) // of what nothing can be called nothing would ever be there
 	}
 	plugin, err := mgr.FindPluginBySpec(s.Spec)
 	if err != nil {

@@ -71,13 +71,7 @@ func validWord(word string) error {
 		}
 		return nil
 	}
-	if driver, handle, ok := strings.Cut(word, "^"); ok {
-		if handle == "" {
-			return api.Errorf(api.ErrInput, "%q has no handle after the driver", word).WithNext("give both: driver^handle")
-		}
-		return paths.ValidDriverName(driver)
-	}
-	return paths.ValidVolumeName(word)
+	return paths.ValidVolume(word)
 }
 
 // identify finds the plugin and the volume's name, from the spec or from what is

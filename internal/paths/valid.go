@@ -104,6 +104,18 @@ func ValidVolumeName(name string) error {
 	return check("volume name", name, true, "", "give the PV's name, or for an inline volume its name in the pod")
 }
 
+// ValidVolume accepts what a person calls a volume: its name, or driver^handle.
+func ValidVolume(word string) error {
+	driver, handle, ok := strings.Cut(word, "^")
+	switch {
+	case !ok:
+		return ValidVolumeName(word)
+	case handle == "":
+		return api.Errorf(api.ErrInput, "%q has no handle after the driver", word).WithNext("give both: driver^handle")
+	}
+	return ValidDriverName(driver)
+}
+
 // ValidPluginName accepts "kubernetes.io/nfs", a FlexVolume driver's
 // "vendor/driver", and a name without vendor. A "~" is refused: on disk it would
 // be read back as "/" (kubelet's UnescapeQualifiedName).
