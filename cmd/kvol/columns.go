@@ -19,7 +19,7 @@ func listOf(cmd *cobra.Command) render.Lister {
 	switch name := cmd.Name(); {
 	case name == "list-mounts":
 		return render.Mounts()
-	case name == "paths":
+	case name == "paths" && !cmd.Flags().Changed("filename"):
 		return render.PathInfos()
 	case name == "plugins":
 		return render.Plugins()

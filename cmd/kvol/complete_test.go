@@ -136,6 +136,8 @@ func TestComplete(t *testing.T) {
 		{[]string{"ls", "--columns", "podUID,+sta"}, []string{"podUID,+state", "podUID,+stateReason", "podUID,+stacked"}, ":4"},
 		{[]string{"plugins", "--sort-by", "na"}, []string{"name"}, ":4"},
 		{[]string{"inspect", "--columns", ""}, nil, ":4"},
+		{[]string{"paths", "--columns", "po"}, []string{"podUID"}, ":4"},
+		{[]string{"paths", "-f", "pv.yaml", "--columns", ""}, nil, ":4"},
 		{[]string{"ls", "-o", "js"}, []string{"json", "jsonl", "jsonpath=", "jsonpath-as-json=", "jsonpath-file="}, ":4"},
 		{[]string{"ls", "-o", "jsonpath"}, []string{"jsonpath=", "jsonpath-as-json=", "jsonpath-file="}, ":6"},
 		{[]string{"ls", "-o", "jsonpath="}, nil, ":4"},
