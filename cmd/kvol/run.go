@@ -57,6 +57,8 @@ type app struct {
 	command   string // its name, with that of its parents
 	overdue   chan struct{}
 	watchdog  *time.Timer
+	told      chan struct{} // closed with the first signal
+	stalled   chan struct{} // the result was not written soon after that
 	deadline  time.Time
 }
 
@@ -78,7 +80,7 @@ func Run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 func (a *app) main() int {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
-	again, stop := onSignal(func() { cancel(api.ErrInterrupt) })
+	again, stop := onSignal(func() { cancel(api.ErrInterrupt); close(a.told) })
 	defer stop()
 
 	done := make(chan error, 1)
@@ -94,6 +96,8 @@ func (a *app) main() int {
 		return a.end(err)
 	case <-a.overdue:
 		return a.fail(api.Errorf(api.ErrTimeout, "did not end within its time-out, and something that it waits for does not answer"))
+	case <-a.stalled:
+		return a.fail(&api.Error{Kind: api.ErrInterrupt, Err: api.ErrInterrupt})
 	case <-again:
 		return a.fail(api.Errorf(api.ErrInterrupt, "interrupted twice, so what it was doing was not waited for and may still happen"))
 	}
@@ -102,7 +106,8 @@ func (a *app) main() int {
 func newApp(args []string, stdin io.Reader, stdout, stderr io.Writer) *app {
 	return &app{
 		stdin: stdin, stdout: stdout, terminal: isTerminal(stdout), width: columns(stdout), out: bufio.NewWriterSize(stdout, 64<<10), stderr: stderr, args: args,
-		log: slog.New(slog.DiscardHandler), progress: newProgress(stderr), overdue: make(chan struct{}),
+		log: slog.New(slog.DiscardHandler), progress: newProgress(stderr),
+		overdue: make(chan struct{}), told: make(chan struct{}), stalled: make(chan struct{}, 1),
 	}
 }
 
@@ -198,17 +203,41 @@ func (a *app) watch(limit time.Duration) time.Duration {
 }
 
 // result holds the watchdog back while a result is written: who reads it slowly
-// (a pager, a terminal that was stopped) is not what the time-out is about.
+// (a pager, a terminal that was stopped) is not what the time-out is about, but of a
+// command that has no other end. Who is told to end does not wait for a reader.
 func (a *app) result(write func(io.Writer) error) error {
 	if !a.watchdog.Stop() {
 		return api.ErrTimeout // it has been reported already
 	}
+	if a.endless {
+		a.watchdog.Reset(max(grace, time.Until(a.deadline)))
+	}
+	written := make(chan struct{})
+	defer close(written)
+	go a.noLonger(written)
 	err := write(a.out)
 	if err == nil {
 		err = a.out.Flush()
 	}
+	if a.endless && !a.watchdog.Stop() {
+		return api.ErrTimeout
+	}
 	a.watchdog.Reset(max(grace, time.Until(a.deadline)))
 	return writing(err)
+}
+
+// noLonger ends kvol where a result is not written soon after the first signal.
+func (a *app) noLonger(written <-chan struct{}) {
+	select {
+	case <-written:
+		return
+	case <-a.told:
+	}
+	select {
+	case <-written:
+	case <-time.After(5 * grace):
+		a.stalled <- struct{}{}
+	}
 }
 
 // end writes what is left of the output and tells how the run ended.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"os"
 	"strings"
 	"syscall"
@@ -65,6 +66,26 @@ func TestSecondInterruptEnds(t *testing.T) {
 	}, "ls")
 	if code != api.ExitInterrupted {
 		t.Errorf("exit code %d", code)
+	}
+}
+
+// A result that nobody takes, or that never ends, is no reason to stay: not after a
+// signal, and of a watch not after its time.
+func TestUnreadResult(t *testing.T) {
+	for line, want := range map[string]int{"ls": api.ExitInterrupted, "ls --watch --timeout 1ms": api.ExitUncertain} {
+		var errs bytes.Buffer
+		a := newApp(strings.Fields(line), nil, &errs, &errs)
+		a.intercept = func(context.Context, runner) error {
+			return a.result(func(io.Writer) error {
+				if want == api.ExitInterrupted {
+					interrupt(t)
+				}
+				select {}
+			})
+		}
+		if code := a.main(); code != want {
+			t.Errorf("%s: exit code %d: %s", line, code, &errs)
+		}
 	}
 }
 
