@@ -79,6 +79,7 @@ delete, whose purpose it is.`,
 		DisableSuggestions: true, // noCommand makes them
 		CompletionOptions:  cobra.CompletionOptions{DisableDefaultCmd: true},
 		Args:               noCommand,
+		PersistentPreRunE:  noEmptyFlag,
 		RunE:               func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.Long += exitCodes(api.ExitOK, api.ExitUsage)

@@ -31,3 +31,19 @@ func flagError(cmd *cobra.Command, err error) error {
 	}
 	return api.Errorf(api.ErrUsage, "%w", err)
 }
+
+// noEmptyFlag refuses an option of a command without a value, as a script gives it whose
+// variable is not set: a filter that is none takes everything.
+func noEmptyFlag(cmd *cobra.Command, _ []string) (err error) {
+	everywhere := cmd.Root().PersistentFlags()
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		empty := f.Value.String() == ""
+		if list, ok := f.Value.(pflag.SliceValue); ok {
+			empty = len(list.GetSlice()) == 0
+		}
+		if empty && everywhere.Lookup(f.Name) == nil {
+			err = api.Errorf(api.ErrUsage, "--%s has an empty value", f.Name).WithNext("give it one, or leave it out")
+		}
+	})
+	return err
+}
