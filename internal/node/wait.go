@@ -244,11 +244,19 @@ func (w *Waiter) whyNotAttached(ctx context.Context, s *subject, found found) (s
 		if errors.Is(err, api.ErrNotFound) || errors.Is(err, api.ErrMissingTool) || errors.Is(err, api.ErrTimeout) {
 			return err.Error(), nil
 		}
+		if s.Spec == nil && errors.Is(err, api.ErrInput) {
+			return "", cannotTell(fmt.Errorf("what the disk tells of it is not enough: %w", err))
+		}
 		if err != nil {
 			return "", err
 		}
 	}
 	return "", nil
+}
+
+func cannotTell(why error) error {
+	return api.Errorf(api.ErrUncertain, "whether it is attached cannot be known: %w", why).
+		WithNext("give the volume's document: kvol wait -f pv.yaml --for=attached")
 }
 
 type specOf struct {
@@ -286,8 +294,7 @@ func (w *Waiter) specsOf(s *subject, found found) ([]specOf, error) {
 		}
 	}
 	if len(out) == 0 || len(out) < len(untold) {
-		return nil, api.Errorf(api.ErrUncertain, "whether it is attached cannot be known: %w", why).
-			WithNext("give the volume's document: kvol wait -f pv.yaml --for=attached")
+		return nil, cannotTell(why)
 	}
 	return out, nil
 }

@@ -217,9 +217,10 @@ func TestWaitAttached(t *testing.T) {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}
-	answer = api.Errorf(api.ErrUncertain, "nobody tells")
-	if _, _, err := w.Look(t.Context()); !errors.Is(err, api.ErrUncertain) {
-		t.Error(err)
+	for _, answer = range []error{api.Errorf(api.ErrUncertain, "nobody tells"), api.Errorf(api.ErrInput, "the disk has no path of it")} {
+		if _, _, err := w.Look(t.Context()); !errors.Is(err, api.ErrUncertain) || errors.Is(err, api.ErrInput) != errors.Is(answer, api.ErrInput) {
+			t.Error(err)
+		}
 	}
 	if got := n.state(n.waiter(api.ConditionAttached, WaitSubject{Word: n.disk}, nil)); got != "met" {
 		t.Error(got)
