@@ -187,7 +187,7 @@ func badAll() []bad {
 		{name: "--all and --volume", make: func(s *scene) []string { return s.up("--all", "--volume", "pv") }, reason: "Usage", want: []string{"--all", `"pv"`}},
 		{name: "--all of no pod", make: words("teardown", "--all"), reason: "Usage", want: []string{"--all", "--pod-uid"}},
 		{name: "--all of documents without a pod", make: func(s *scene) []string { return append(s.up()[:3], "--all") }, reason: "Usage", want: []string{"no pod", "--pod-uid"}},
-		{name: "--all of an empty uid", make: words("unpublish", "--all", "--pod-uid="), reason: "Usage", want: []string{"--all", "--pod-uid"}},
+		{name: "--all of an empty uid", make: words("unpublish", "--all", "--pod-uid="), reason: "Usage", want: []string{"--pod-uid has an empty value"}},
 		{name: "--all of a uid that is none", make: words("unpublish", "--all", "--pod-uid", "../x"), reason: "BadInput", want: []string{`"../x"`, "pod uid"}},
 		{name: "--all of a second uid that is none", make: words("unpublish", "--all", "--pod-uid", podA, "--pod-uid", "../x"), reason: "BadInput", want: []string{`"../x"`, "pod uid"}},
 		{name: "two pods without --all", make: words("unpublish", "pv", "--pod-uid", podA, "--pod-uid", podB), reason: "Usage", want: []string{"--pod-uid", "2 times", "--all"}},

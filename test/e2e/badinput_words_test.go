@@ -85,6 +85,6 @@ func badNames() []bad {
 				make: func(s *scene) []string { return s.up("--volume=" + c.value) }},
 		)
 	}
-	return append(out, bad{name: "uid that is empty", reason: "Usage", want: []string{"no pod", "--pod-uid"},
+	return append(out, bad{name: "uid that is empty", reason: "Usage", want: []string{"--pod-uid has an empty value"},
 		make: words("unpublish", "pv", "--pod-uid=")})
 }
