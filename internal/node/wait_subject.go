@@ -46,9 +46,25 @@ func (f *Find) found(ctx context.Context, s *subject, is api.Condition) (found, 
 			err = api.Errorf(api.ErrUsage, "it is a pod, and --pod-uid names pod %s", s.PodUID).WithNext("leave --pod-uid out")
 		}
 	default:
+		if uid := f.begun(s); uid != "" && !volume {
+			return out, api.Errorf(api.ErrUsage, "the UID of a pod begins with it, and no volume has that name").WithNext("name the pod by its whole UID: %s", uid)
+		}
 		out, err = f.foundVolume(s, is)
 	}
 	return out, err
+}
+
+// begun is the UID of a pod that a word is only the beginning of, as a list shows it:
+// nothing has that name, so that all of it would seem to be unmounted.
+func (f *Find) begun(s *subject) string {
+	if s.Spec != nil || s.PodUID != "" || s.Plugin != "" {
+		return ""
+	}
+	i := slices.IndexFunc(f.places, func(p place) bool { return p.PodUID != "" && IsUID(p.PodUID, s.Word) })
+	if i < 0 {
+		return ""
+	}
+	return f.places[i].PodUID
 }
 
 func (f *Find) hasVolume(s *subject) bool {

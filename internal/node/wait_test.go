@@ -113,6 +113,7 @@ func TestWaitRefused(t *testing.T) {
 		err error
 	}{
 		"a name of two plugins":           {api.ConditionMounted, WaitSubject{Word: "data"}, api.ErrUsage},
+		"how a pod's UID begins":          {api.ConditionUnmounted, WaitSubject{Word: podA[:8]}, api.ErrUsage},
 		"a pod of another pod":            {api.ConditionMounted, WaitSubject{Word: podA, PodUID: podB}, api.ErrUsage},
 		"a device that was never there":   {api.ConditionUnmounted, WaitSubject{Word: "/dev/kvol-none"}, api.ErrNotFound},
 		"attached, not there":             {api.ConditionAttached, WaitSubject{Word: "none"}, api.ErrUncertain},
