@@ -171,9 +171,9 @@ func TestSourceThatHangs(t *testing.T) {
 			n := newNode(t)
 			h := hang(t, n.dir+"/storage", mode)
 			file := n.pv("pv", h.path+"/export/pv")
-			wait := 8
+			wait, limit := 8, 500*time.Millisecond
 			if mode == gone {
-				wait = 1 // its storage answers: that it is not there
+				wait, limit = 1, 10*time.Second // its storage answers: that it is not there
 			}
 			pod := []string{"-f", file, "--pod-uid", podA}
 			n.unchanged(func() {
@@ -199,7 +199,7 @@ func TestSourceThatHangs(t *testing.T) {
 					{0, []string{"teardown", "pv", "--pod-uid", podA}},
 					{0, []string{"list-mounts"}},
 				} {
-					n.within(300*time.Millisecond, c.code, c.args...)
+					n.within(limit, c.code, c.args...)
 				}
 			})
 			for _, op := range decode[api.List[api.Operation]](t, n.must(0, "history", "-o", "json").stdout).Items {
