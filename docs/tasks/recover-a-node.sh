@@ -99,14 +99,15 @@ list list-mounts --plugin kubernetes.io/csi --kind podVolume,globalMount,podDevi
 each kvol recover --apply
 
 echo "== Mounts whose server or daemon is gone =="
-# From the pods down to the device: a global mount is busy while a pod has it.
-list list-mounts --state disconnected --kind podVolume
+# From the pods down to the device: a global mount is busy while a pod has it. A server
+# that is only away looks the same, so of pods only what is proven to be of none.
+list list-mounts --state disconnected --kind podVolume --orphans
 each kvol unpublish "${driver[@]}"
 list list-mounts --state disconnected --kind globalMount
 each kvol unmount-device "${driver[@]}"
-# These are no volumes by their place. Nobody is behind them any more, so nothing can
-# be lost; never lazily, so that one that is in use stays. umount works where this script
-# does, and kvol where the kubelet is, so kvol is asked what is dead here.
+# These are no volumes by their place. Never lazily, so that one that is in use stays;
+# what is of a server that was only away is to be mounted again. umount works where this
+# script does, and kvol where the kubelet is, so kvol is asked what is dead here.
 list list-mounts --mount-namespace $$ --state disconnected --kind other
 each umount -c --
 

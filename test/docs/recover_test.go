@@ -289,8 +289,8 @@ func TestRecoverOtherMounts(t *testing.T) {
 	}
 }
 
-// It does not end with 0 while a volume stays of a pod that nobody knows, also where the
-// driver is missing, or while one is hidden that a pod has.
+// It leaves the volumes of a pod that may live, dead as they are, and does not end with 0
+// over one, also where the driver is missing, or over one that is hidden from its pod.
 func TestRecoverUnknown(t *testing.T) {
 	s := newScene(t)
 	s.pods("pods.json", pod("reports", reports))
@@ -301,8 +301,11 @@ func TestRecoverUnknown(t *testing.T) {
 		s.mkdir(at)
 		testutil.Mount(t, "tmpfs", at, "tmpfs", 0, "")
 	}
+	dead := podDir(gone) + "/volumes/kubernetes.io~local-volume/dead"
+	s.mkdir(dead)
+	testutil.FUSE(t, dead, testutil.FUSEDead)
 	said, code := s.run(s.repository(script))
-	for _, line := range []string{"whether its pod lives is not known: " + target(web, pv), "not well: " + hidden} {
+	for _, line := range []string{"whether its pod lives is not known: " + target(web, pv), "not known: " + dead, "not well: " + dead, "not well: " + hidden} {
 		if code != 3 || !strings.Contains(said, line+"\n") {
 			t.Errorf("it ended with %d, without %q:\n%s", code, line, said)
 		}
