@@ -13,7 +13,7 @@ esac
 
 for dir in /var/lib/kvol /run/kvol; do
 	if [ -d "$dir" ] && [ ! -L "$dir" ]; then
-		rm -f "$dir"/journal-[0-9]*.jsonl "$dir"/root-*.lock "$dir"/volume-*.lock "$dir"/device-*.lock "$dir"/stuck-probes.json
+		rm -f "$dir"/journal-[0-9][0-9][0-9][0-9][0-9][0-9].jsonl "$dir"/root-*.lock "$dir"/volume-*.lock "$dir"/device-*.lock "$dir"/stuck-probes.json
 		rmdir "$dir" || echo "kvol: $dir is left: others have put something there" >&2
 	fi
 done
