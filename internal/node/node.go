@@ -193,6 +193,10 @@ func (w *walker) entry(path string, kind safefs.Type) {
 	case kind == safefs.Dir && at.Rest == "" && descend[at.Kind]:
 		w.dir(path)
 		return
+	case kind == safefs.Symlink && at.PodUID != "" && at.Rest == "" && (descend[at.Kind] || at.Kind == paths.PodVolume):
+		// What is mounted by way of it is where it leads to.
+		w.warnings, w.unread = append(w.warnings, path+" is a symbolic link, which is not followed"), append(w.unread, path)
+		return
 	default:
 		return
 	}

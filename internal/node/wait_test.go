@@ -263,3 +263,17 @@ func TestWaitBlind(t *testing.T) {
 		t.Errorf("%+v %v", item, err)
 	}
 }
+
+// TestWaitLinked: what is mounted by way of a link is not seen where it should be, and not
+// taken for unmounted.
+func TestWaitLinked(t *testing.T) {
+	s := newScratch(t)
+	s.tmpfs("elsewhere/volumes/kubernetes.io~nfs/data")
+	s.mkdir("pods")
+	s.must(os.Symlink(s.at("elsewhere"), s.at("pods/"+podA)))
+	for _, word := range []string{"data", podA, s.at(nfsA + "data")} {
+		if got := s.state(s.waiter(api.ConditionUnmounted, WaitSubject{Word: word}, nil)); !strings.HasSuffix(got, "cannot be read: "+s.at("pods/"+podA)) {
+			t.Errorf("%s: %s", word, got)
+		}
+	}
+}
