@@ -2,6 +2,7 @@ package render
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -109,6 +110,28 @@ func TestTreeHasEachMountOnce(t *testing.T) {
 			}
 		}
 		l.Items = append(l.Items[1:], l.Items[0])
+	}
+}
+
+// What is told of a device is the size of the whole of it, and what a pod has of it hangs
+// on what is mapped for that pod.
+func TestTreeOfADevice(t *testing.T) {
+	shared := []api.Mount{
+		{Kind: api.KindPodVolume, Path: "/whole", PodUID: "a", CapacityBytes: 100 << 10, Root: "/"},
+		{Kind: api.KindPodVolume, Path: "/quota", PodUID: "b", CapacityBytes: 1 << 10, Root: "/sub"},
+	}
+	block := []api.Mount{
+		{Kind: api.KindGlobalMapDevice, Path: "/map/a", PodUID: "a"}, {Kind: api.KindGlobalMapDevice, Path: "/map/b", PodUID: "b"},
+		{Kind: api.KindPodDevice, Path: "/pod/b", PodUID: "b"},
+	}
+	for want, items := range map[string][]api.Mount{`100Ki .*/whole\n.*/sub\n.*/quota\n$`: shared, `/map/a\n.*/map/b\n.*/pod/b\n$`: block} {
+		for i := range items {
+			items[i].Device, items[i].Mounted = "8:1", true
+		}
+		got, err := list(Mounts(), api.NewList("", items, nil)).to(Options{Format: Tree})
+		if err != nil || !regexp.MustCompile(`(?s)`+want).MatchString(got) {
+			t.Errorf("%v\n%s", err, got)
+		}
 	}
 }
 

@@ -14,13 +14,9 @@ func listed[T any](columns []column[T], items []T) []*branch {
 	s := &shape{}
 	var shown []column[T]
 	for _, c := range columns {
-		if c.wide {
-			continue
+		if !c.wide {
+			shown = append(shown, c)
 		}
-		if c.mood {
-			s.mood = len(shown)
-		}
-		shown = append(shown, c)
 	}
 	var out []*branch
 	for _, item := range items {
