@@ -107,8 +107,15 @@ list list-mounts --state disconnected --kind globalMount
 each kvol unmount-device "${driver[@]}"
 # These are no volumes by their place. Never lazily, so that one that is in use stays;
 # what is of a server that was only away is to be mounted again. umount works where this
-# script does, and kvol where the kubelet is, so kvol is asked what is dead here.
+# script does, and kvol where the kubelet is, so kvol is asked what is dead here. In a
+# pod's directory it is the pod's, as what a sidecar mounted: if that pod is gone,
+# gc-orphans has done it.
 list list-mounts --mount-namespace $$ --state disconnected --kind other
+others=()
+for name in "${found[@]}"; do
+	[[ $name == */pods/* ]] || others+=("$name")
+done
+found=("${others[@]}")
 each umount -c --
 
 echo "== What stays =="

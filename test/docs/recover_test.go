@@ -301,11 +301,13 @@ func TestRecoverUnknown(t *testing.T) {
 		s.mkdir(at)
 		testutil.Mount(t, "tmpfs", at, "tmpfs", 0, "")
 	}
-	dead := podDir(gone) + "/volumes/kubernetes.io~local-volume/dead"
-	s.mkdir(dead)
-	testutil.FUSE(t, dead, testutil.FUSEDead)
+	dead, inner := podDir(gone)+"/volumes/kubernetes.io~local-volume/dead", podDir(reports)+"/volumes/kubernetes.io~empty-dir/cache/inner"
+	for _, at := range []string{dead, inner} {
+		s.mkdir(at)
+		testutil.FUSE(t, at, testutil.FUSEDead)
+	}
 	said, code := s.run(s.repository(script))
-	for _, line := range []string{"whether its pod lives is not known: " + target(web, pv), "not known: " + dead, "not well: " + dead, "not well: " + hidden} {
+	for _, line := range []string{"whether its pod lives is not known: " + target(web, pv), "not known: " + dead, "not well: " + dead, "not well: " + inner, "not well: " + hidden} {
 		if code != 3 || !strings.Contains(said, line+"\n") {
 			t.Errorf("it ended with %d, without %q:\n%s", code, line, said)
 		}
