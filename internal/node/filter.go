@@ -67,7 +67,7 @@ func (o ListOptions) pod(items []api.Mount) (func(api.Mount) bool, error) {
 		case o.Pod == "" || m.PodUID == "" || o.Namespace != "" && m.Namespace != o.Namespace:
 		case m.PodUID == o.Pod:
 			return func(m api.Mount) bool { return m.PodUID == o.Pod }, nil
-		case IsUID(m.PodUID, o.Pod), m.PodName == o.Pod, m.Namespace+"/"+m.PodName == o.Pod:
+		case IsUID(m.PodUID, o.Pod), m.PodName == o.Pod, m.PodName != "" && m.Namespace+"/"+m.PodName == o.Pod:
 			if !found[m.PodUID] {
 				names = append(names, strings.TrimSuffix(m.PodUID+" "+m.Namespace+"/"+m.PodName, " /"))
 			}

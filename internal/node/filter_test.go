@@ -56,6 +56,7 @@ func TestListFilters(t *testing.T) {
 		"by a name of two":         {with(func(o *ListOptions) { o.Pod, o.Volume = "web", "disk" }), nil, "", api.ErrUsage, podA + " shop/web"},
 		"by a name of two, later":  {with(func(o *ListOptions) { o.Pod, o.Volume, o.memory = "web", "disk", &memory{looked: true} }), disk[1:], "", nil, ""},
 		"by a name of none":        {with(func(o *ListOptions) { o.Pod = "db" }), nil, left(1), nil, ""},
+		"by no name":               {with(func(o *ListOptions) { o.Pod = "/" }), nil, left(1), nil, ""},
 		"by a name, nobody asked":  {ListOptions{Pod: "web"}, nil, "", api.ErrUsage, "--no-probe asks nobody"},
 		"orphans":                  {with(func(o *ListOptions) { o.Orphans = true }), []string{volumeC}, "", nil, ""},
 		"orphans, not provable":    {ListOptions{Probe: true, Orphans: true, Plugin: nfs, Pods: alive.Options{From: []string{"static"}}}, nil, "2 entries are left out because it is not proven", nil, ""},
