@@ -37,7 +37,7 @@ var arguments = map[string]offers{
 var values = map[string]offers{
 	"columns": list(columnNames), "sort-by": columnNames, "output": formats,
 	"color": choice("auto", "always", "never"), "log-level": choice("debug", "info", "warn", "error"),
-	"kind": list(choice(as[string](mountKinds)...)), "state": list(choice(as[string](mountStates)...)),
+	"kind": list(choice(as[string](mountKinds)...)), "state": list(choice(as[string](mountStates)...)), "owner": list(choice(as[string](mountOwners)...)),
 	"for":    choice(as[string](conditions)...),
 	"volume": volumes, "pod": podsByName, "pod-uid": pods, "namespace": namespaces, "plugin": pluginNames,
 	"device": deviceNames, "pods-from": list(sources), "csi-endpoint": driverSockets, "runtime-endpoint": runtimeSockets,

@@ -59,20 +59,21 @@ const listMountsExample = `  kvol list-mounts
   # the paths of all mounts, safe for any name
   kvol ls -o name -0 | xargs -0 -n1 echo`
 
-// The words that --kind and --state take.
+// The words that --kind, --state and --owner take.
 var (
 	mountKinds = []api.MountKind{api.KindPodVolume, api.KindGlobalMount, api.KindPodDevice,
 		api.KindGlobalMapDevice, api.KindSubPath, api.KindOther}
 	mountStates = []api.State{api.StateOK, api.StateStale, api.StateDisconnected, api.StateUnresponsive,
 		api.StateDenied, api.StateReadOnly, api.StateDeleted, api.StateUnmounted, api.StateUnknown}
+	mountOwners = []api.Owner{api.OwnerLive, api.OwnerGone, api.OwnerUnknown}
 )
 
 type listMountsOptions struct {
-	kinds, states []string
-	filter        node.ListOptions
-	noProbe       bool
-	watch         bool
-	interval      time.Duration
+	kinds, states, owners []string
+	filter                node.ListOptions
+	noProbe               bool
+	watch                 bool
+	interval              time.Duration
 }
 
 func newListMountsCmd(a *app) *cobra.Command {
@@ -92,7 +93,11 @@ func newListMountsCmd(a *app) *cobra.Command {
 			if err := oneOf("--state", o.states, mountStates); err != nil {
 				return err
 			}
-			o.filter.Kinds, o.filter.States, o.filter.Probe = as[api.MountKind](o.kinds), as[api.State](o.states), !o.noProbe
+			if err := oneOf("--owner", o.owners, mountOwners); err != nil {
+				return err
+			}
+			o.filter.Kinds, o.filter.States, o.filter.Owners = as[api.MountKind](o.kinds), as[api.State](o.states), as[api.Owner](o.owners)
+			o.filter.Probe = !o.noProbe
 			if err := o.filter.Check(); err != nil {
 				return err
 			}
@@ -122,6 +127,7 @@ func (o *listMountsOptions) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.filter.Pod, "pod", "", "only this `POD`: a UID or how it begins, a name, or namespace/name")
 	f.StringVar(&o.filter.Namespace, "namespace", "", "only the pods of this `NAMESPACE`")
 	f.StringVar(&o.filter.Device, "device", "", "only what is on this `DEVICE`: a path, or major:minor")
+	f.StringSliceVar(&o.owners, "owner", nil, "only where the pod is one of these `OWNERS`: "+words(mountOwners))
 	f.BoolVar(&o.filter.Orphans, "orphans", false, "only what is of pods that are proven gone")
 	f.BoolVar(&o.filter.Duplicates, "duplicates", false, "only where more than one mount lies on the path")
 	f.BoolVar(&o.noProbe, "no-probe", false, "do not ask the file systems how they are, nor anybody whose the pods are")

@@ -2,27 +2,31 @@
 # Recovers a node on which volumes are broken, as far as it can be done without
 # losing anything, and says at the end what it could not do.
 #
-#   recover-a-node.sh [--without-driver]
+#   recover-a-node.sh [--without-driver] [--unmount-others]
 #
-# --without-driver takes CSI volumes down also where their driver is not there. kvol's
+# --without-driver takes CSI volumes down also where their driver is not there, and
+# --unmount-others dead mounts that are no volumes by their place: a daemon that lives
+# may look dead, as one whose server is away, and nobody mounts them again. kvol's
 # settings are read from the environment: KVOL_PODS_FROM=file:pods.json is your list of
 # the pods that live here, for a node where two sources cannot prove which are gone.
 #
-# It decides by kvol's exit codes alone, takes the names of what it acts on from
-# "-o name -0", and may be run again: what is done already is done. It ends with 0 when
-# all is well, with 3 when something stays, with 1 when something failed, and with 130
-# when it was interrupted.
+# It decides by kvol's exit codes alone, takes every name from "-o name -0", and may be
+# run again: what is done already is done. It ends with 0 when all is well, with 3 when
+# something stays, with 1 when something failed, and with 130 when it was interrupted.
 set -uo pipefail
 
 driver=()
-case $#:${1-} in
-0:) ;;
-1:--without-driver) driver=(--without-driver) ;;
-*)
-	echo "usage: $0 [--without-driver]" >&2
-	exit 2
-	;;
-esac
+others=false
+for word; do
+	case $word in
+	--without-driver) driver=(--without-driver) ;;
+	--unmount-others) others=true ;;
+	*)
+		echo "usage: $0 [--without-driver] [--unmount-others]" >&2
+		exit 2
+		;;
+	esac
+done
 
 names=$(mktemp) || exit 1
 trap 'rm -f -- "$names"' EXIT
@@ -105,18 +109,19 @@ list list-mounts --state disconnected --kind podVolume --orphans
 each kvol unpublish "${driver[@]}"
 list list-mounts --state disconnected --kind globalMount
 each kvol unmount-device "${driver[@]}"
-# These are no volumes by their place. Never lazily, so that one that is in use stays;
-# what is of a server that was only away is to be mounted again. umount works where this
-# script does, and kvol where the kubelet is, so kvol is asked what is dead here. In a
-# pod's directory it is the pod's, as what a sidecar mounted: if that pod is gone,
-# gc-orphans has done it.
-list list-mounts --mount-namespace $$ --state disconnected --kind other
-others=()
-for name in "${found[@]}"; do
-	[[ $name == */pods/* ]] || others+=("$name")
-done
-found=("${others[@]}")
-each umount -c --
+# These are no volumes by their place. Never lazily, so that one that is in use stays.
+# umount works where this script does, and kvol where the kubelet is, so kvol is asked
+# what is dead here. In a pod's directory it is the pod's, as what a sidecar mounted: if
+# that pod is gone, gc-orphans has done it.
+if $others; then
+	list list-mounts --mount-namespace $$ --state disconnected --kind other
+	dead=("${found[@]}")
+	found=()
+	for name in "${dead[@]}"; do
+		[[ $name == */pods/* ]] || found+=("$name")
+	done
+	each umount -c --
+fi
 
 echo "== What stays =="
 code=0
@@ -133,11 +138,7 @@ for name in "${found[@]}"; do
 done
 # Of these nobody says that the pod lives, and that they are still here says that nothing
 # proves it gone either.
-unknown='{{range .items}}{{if eq .owner "unknown"}}{{.path}}{{"\x00"}}{{end}}{{end}}'
-code=0
-kvol list-mounts --kind podVolume,podDevice -o go-template="$unknown" >"$names" || code=$?
-note "$code" "whose the volumes of pods are"
-mapfile -d '' -t found <"$names"
+list list-mounts --kind podVolume,podDevice --owner unknown
 for name in "${found[@]}"; do left+=("whether its pod lives is not known: $(shown "$name")"); done
 stays "not well" list-mounts --state disconnected,stale,unresponsive,denied,readonly,deleted,unmounted,unknown
 stays "mounted more than once" list-mounts --duplicates

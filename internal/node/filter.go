@@ -32,7 +32,8 @@ func (o ListOptions) Check() error {
 		return nil
 	}
 	for flag, needed := range map[string]bool{
-		"--namespace": o.Namespace != "", "--orphans": o.Orphans, "--pod " + o.Pod: o.Pod != "" && !LikeUID(o.Pod),
+		"--namespace": o.Namespace != "", "--orphans": o.Orphans, "--owner": len(o.Owners) > 0,
+		"--pod " + o.Pod: o.Pod != "" && !LikeUID(o.Pod),
 	} {
 		if needed {
 			return api.Errorf(api.ErrUsage, "%s needs to know whose the pods are, and --no-probe asks nobody", flag).
@@ -55,7 +56,8 @@ func (s *snapshot) takes(o ListOptions, p place) bool {
 func (o ListOptions) takesItem(m api.Mount) bool {
 	return (len(o.States) == 0 || slices.Contains(o.States, m.State)) &&
 		(o.Namespace == "" || m.Namespace == o.Namespace) &&
-		(!o.Orphans || m.Owner == api.OwnerGone)
+		(!o.Orphans || m.Owner == api.OwnerGone) &&
+		(len(o.Owners) == 0 || slices.Contains(o.Owners, m.Owner))
 }
 
 // pod is the test for the items of the pod that is meant, of which there has to be one.

@@ -33,7 +33,8 @@ type ListOptions struct {
 	Namespace string // known only with Probe
 	States    []api.State
 	Device    string // a path of its node, or major:minor
-	Orphans   bool   // what is of pods that are gone; known only with Probe
+	Owners    []api.Owner
+	Orphans   bool // what is of pods that are gone; known only with Probe, as Owners
 	// Duplicates are the paths with more than one mount.
 	Duplicates bool
 

@@ -162,13 +162,13 @@ func TestRecoverANode(t *testing.T) {
 	b.must("shellcheck " + path)
 	t.Logf("before:\n%s", b.must("kvol list-mounts"))
 
-	first, code := b.run("bash " + path)
+	first, code := b.run("bash " + path + " --unmount-others")
 	t.Logf("%s", first)
 	if code != 3 {
 		t.Errorf("it ended with %d, not 3", code)
 	}
 	b.recovered(first)
-	again, code := b.run("bash " + path)
+	again, code := b.run("bash " + path + " --unmount-others")
 	if code != 3 {
 		t.Errorf("the second time it ended with %d, not 3:\n%s", code, again)
 	}
@@ -270,9 +270,13 @@ func TestRecoverOtherMounts(t *testing.T) {
 
 	s.write("bin/kvol", "#!/bin/bash\n"+
 		`[[ $* != *--kind\ other* ]] || { `+s.bin+`/kvol "$@" | head -c -2; exit 1; }; exec `+s.bin+"/kvol \"$@\"\n")
-	said, code := s.run("chmod +x bin/kvol && PATH=$PWD/bin:$PATH bash " + s.repository(script))
+	said, code := s.run("chmod +x bin/kvol && PATH=$PWD/bin:$PATH bash " + s.repository(script) + " --unmount-others")
 	if code != 1 || !exists(other+"/file") {
 		t.Errorf("with half a list it ended with %d:\n%s", code, said)
+	}
+	said, code = s.run("bash " + s.repository(script))
+	if mounts := s.must("findmnt -rno TARGET " + dead); code != 3 || !strings.Contains(said, "not well: "+dead) || mounts == "" {
+		t.Errorf("without the leave to unmount it ended with %d:\n%s", code, said)
 	}
 
 	s.daemon("mkfifo in && exec unshare --mount --propagation private bash -c '" + s.bin + "/kubelet <>in >ready & exec sleep 1000'")
@@ -283,7 +287,7 @@ func TestRecoverOtherMounts(t *testing.T) {
 	s.must("umount " + dead)
 	testutil.Mount(t, "tmpfs", dead, "tmpfs", 0, "")
 	s.write(dead+"/file", "of somebody")
-	said, code = s.run("bash " + s.repository(script))
+	said, code = s.run("bash " + s.repository(script) + " --unmount-others")
 	if code != 3 || !exists(dead+"/file") || !strings.Contains(said, "not well: "+dead) {
 		t.Errorf("beside another mount namespace it ended with %d:\n%s", code, said)
 	}
