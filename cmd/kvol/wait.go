@@ -28,7 +28,8 @@ mounted    a volume: in a pod, and in every pod that has a directory of it, or t
 unmounted  nothing of it is mounted any more: no pod's mount, no global mount, no mapped
            device, and no mount that could be its own but does not tell its name (as for
            unmount-device). With --pod-uid only what that pod has counts. A path: nothing
-           is mounted there or below. A device: nor what is built on it.
+           is mounted there or below. A device: nor what is built on it, and in no mount
+           namespace of any process; of all else only in the one that kvol runs in.
 attached   the volume's device is there, as attach --check tells; a device: it is there.
            Where nobody can tell it is refused at once.
 healthy    it has mounts, and all of them are ok.

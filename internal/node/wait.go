@@ -208,6 +208,8 @@ func (s *snapshot) whyNotUnmounted(f found) string {
 		return f.blind
 	case len(f.candidates) > 0:
 		return fmt.Sprintf("%d mounts could be of it, as neither path nor metadata give their name: %s", len(f.candidates), strings.Join(f.candidates, ", "))
+	case f.elsewhere != nil:
+		return f.elsewhere() // last, as it reads the tables of all of them
 	}
 	return ""
 }

@@ -11,6 +11,8 @@ import (
 
 	"github.com/kvol/kvol/internal/api"
 	"github.com/kvol/kvol/internal/host/act"
+	"github.com/kvol/kvol/internal/host/devices"
+	"github.com/kvol/kvol/internal/host/mounts"
 	"github.com/kvol/kvol/internal/paths"
 )
 
@@ -23,6 +25,8 @@ type found struct {
 	// blind says why there may be more; candidates are what may be more of it.
 	blind      string
 	candidates []string
+	// elsewhere says what other mount namespaces still have, nil where they do not count.
+	elsewhere func() string
 }
 
 // wholeUID is a pod's, as API server and kubelet make them.
@@ -238,10 +242,36 @@ func (f *Find) foundOn(ctx context.Context, s *subject, is api.Condition) (found
 			out.places = append(out.places, p)
 		}
 	}
+	out.elsewhere = on.elsewhere
 	for _, p := range f.elsewhere("/") {
 		if on.mayHave(p) {
 			out.places = append(out.places, p)
 		}
 	}
 	return out, nil
+}
+
+// elsewhere says which other mount namespace still has a file system of the device
+// mounted, or its node bound: the device can no more be detached than with a mount here.
+func (on *onDevice) elsewhere() string {
+	host, why := on.s.host, ""
+	own := host.Devices.OwnMountNamespace()
+	err := host.Devices.EachMountNamespace(func(pid int, ns string, t *mounts.Table) {
+		for _, m := range t.Mounts {
+			if why == "" && ns != own && on.shownBy(m) {
+				why = fmt.Sprintf("mount namespace %s of process %d still has it mounted on %s", ns, pid, m.MountPoint)
+			}
+		}
+	})
+	if why == "" && err != nil {
+		why = "whether another mount namespace has it mounted is not known: " + err.Error()
+	}
+	return why
+}
+
+func (on *onDevice) shownBy(m mounts.Mount) bool {
+	return slices.ContainsFunc(on.devices, func(d devices.Device) bool {
+		bound := d.Name != "" && m.FSType == "devtmpfs" && m.Root == "/"+d.Name
+		return bound || on.s.host.Devices.Shows(m, d.Number(), d.Path)
+	})
 }
