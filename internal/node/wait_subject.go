@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -45,7 +46,7 @@ func (f *Find) found(ctx context.Context, s *subject, is api.Condition) (found, 
 	case s.Spec == nil && (pod || !volume && wholeUID.MatchString(s.Word)):
 		out = found{kind: "pod", counts: inPods, none: "the pod has no volume on this node"}
 		out.places = slices.DeleteFunc(slices.Clone(f.places), func(p place) bool { return !isPod(p) })
-		out.blind = f.blind(filepath.Join(f.host.Layout.Root, "pods", s.Word))
+		out.blind = cmp.Or(f.blind(filepath.Join(f.host.Layout.Root, "pods", s.Word)), f.covered(s.Word, is))
 		if s.PodUID != "" && s.PodUID != s.Word {
 			err = api.Errorf(api.ErrUsage, "it is a pod, and --pod-uid names pod %s", s.PodUID).WithNext("leave --pod-uid out")
 		}
@@ -88,9 +89,25 @@ func (f *Find) blind(path string) string {
 	return ""
 }
 
+// covered says which mount hides a directory that volumes are found in, of a pod or of
+// "" any: nobody can tell that nothing is left there. What is seen to be mounted is so.
+func (f *Find) covered(podUID string, is api.Condition) string {
+	if is != api.ConditionUnmounted {
+		return ""
+	}
+	for _, p := range f.places {
+		leads := descend[p.Kind] && p.Rest == "" && (p.Kind != paths.PluginDir || strings.Contains(p.Plugin, "/")) // a driver's own has no volumes
+		if p.mount != nil && p.kind == api.KindOther && leads && (podUID == "" || p.PodUID == "" || p.PodUID == podUID) {
+			return fmt.Sprintf("a mount is on %s, and what it covers cannot be seen", p.path)
+		}
+	}
+	return ""
+}
+
 // foundVolume looks for a volume by its names.
 func (f *Find) foundVolume(s *subject, is api.Condition) (found, error) {
-	out := found{kind: "volume", counts: inPods, none: "no pod on this node has it", blind: f.blind(f.host.Layout.Root)}
+	out := found{kind: "volume", counts: inPods, none: "no pod on this node has it"}
+	out.blind = cmp.Or(f.blind(f.host.Layout.Root), f.covered(s.PodUID, is))
 	words := []string{s.Word}
 	if s.handle != "" {
 		words = append(words, s.handle)

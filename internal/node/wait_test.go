@@ -51,8 +51,6 @@ func TestWaitStates(t *testing.T) {
 	n.mkdir("pods/plain/volumes/kubernetes.io~configmap/cm")
 	n.mkdir("pods/flex/volumes/vendor~flex/f")
 	n.tmpfs("pods/sub/volume-subpaths/gone/app/0")
-	n.tmpfs("pods/hidden/volumes/kubernetes.io~nfs/under")
-	n.tmpfs("pods/hidden")
 	const uuid = "11111111-2222-4333-8444-555555555555"
 	type want struct{ mounted, unmounted, healthy string }
 	const met, nothing = "met", "no pod on this node has it"
@@ -79,7 +77,6 @@ func TestWaitStates(t *testing.T) {
 		"a pod of who knows":         {WaitSubject{Word: "flex"}, want{"whether it is mounted on", "whether 1 places", met}},
 		"a pod with a subpath only":  {WaitSubject{Word: "sub"}, want{"the pod has no volume", "1 mounts", "the pod has no volume"}},
 		"a pod that is not here":     {WaitSubject{Word: uuid}, want{"the pod has no volume", met, "the pod has no volume"}},
-		"hidden under another mount": {WaitSubject{Word: "under"}, want{"whether it is mounted on", "whether 1 places", "is unknown: it is hidden"}},
 		"a path":                     {WaitSubject{Word: n.link + "/" + volumesA + local + "disk/"}, want{met, "1 mounts", met}},
 		"a path above one":           {WaitSubject{Word: n.at(volumesA + local)}, want{"nothing is mounted there", "2 mounts", "nothing is mounted there"}},
 		"a path of CSI":              {WaitSubject{Word: n.at(volumesA + "kubernetes.io~csi/pvc-h-1")}, want{met, "1 mounts", met}},
