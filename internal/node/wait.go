@@ -74,6 +74,9 @@ func (s *subject) describe(mgr *plugins.VolumePluginMgr) error {
 		if strings.HasPrefix(s.Word, "/") {
 			return nil
 		}
+		if uid := strings.ToLower(strings.TrimSpace(s.Word)); uid != s.Word && wholeUID.MatchString(uid) {
+			return api.Errorf(api.ErrUsage, "%q is not how the UID of a pod is written", s.Word).WithNext("name the pod by its UID: %s", uid)
+		}
 		return paths.ValidVolume(s.Word) // of what nothing can be called nothing would ever be there
 	}
 	plugin, err := mgr.FindPluginBySpec(s.Spec)

@@ -54,7 +54,13 @@ func (f *Find) found(ctx context.Context, s *subject, is api.Condition) (found, 
 		if uid := f.begun(s); uid != "" && !volume {
 			return out, api.Errorf(api.ErrUsage, "the UID of a pod begins with it, and no volume has that name").WithNext("name the pod by its whole UID: %s", uid)
 		}
-		out, err = f.foundVolume(s, is)
+		if is == api.ConditionUnmounted && !volume && !s.known() {
+			err = f.noPod(ctx, s.Word)
+			f.warnings = append(f.warnings, fmt.Sprintf("nothing on this node is called %q", s.Word))
+		}
+		if err == nil {
+			out, err = f.foundVolume(s, is)
+		}
 	}
 	return out, err
 }
@@ -70,6 +76,26 @@ func (f *Find) begun(s *subject) string {
 		return ""
 	}
 	return f.places[i].PodUID
+}
+
+// known says whether more is known of a volume than a word that may be wrong, also by
+// what an earlier look has seen.
+func (s *subject) known() bool {
+	return s.Spec != nil || s.Plugin != "" || s.handle != "" || strings.Contains(s.Word, "^")
+}
+
+// noPod refuses what is the name of a pod that has volumes here.
+func (f *Find) noPod(ctx context.Context, word string) error {
+	ctx, cancel := context.WithTimeout(ctx, f.host.ProbeTimeout)
+	defer cancel()
+	g := &glance{snapshot: f.snapshot, names: map[string]string{}}
+	g.podNames(ctx)
+	for _, p := range f.places {
+		if _, name, ok := strings.Cut(g.names[p.PodUID], "/"); ok && name == word {
+			return api.Errorf(api.ErrUsage, "it is the name of a pod, and no volume has that name").WithNext("name the pod by its UID: %s", p.PodUID)
+		}
+	}
+	return nil
 }
 
 func (f *Find) hasVolume(s *subject) bool {

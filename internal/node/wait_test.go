@@ -125,7 +125,7 @@ func TestWaitRefused(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	for _, word := range []string{"", "shop/web", "../x", "driver^", "Bad Driver^h"} {
+	for _, word := range []string{"", "shop/web", "../x", "driver^", "Bad Driver^h", strings.ToUpper(podA), " " + podA} {
 		if w, err := NewWaiter(n.host(), nil, WaitRequest{Subjects: []WaitSubject{{Word: word}}}); api.ExitCode(err) != api.ExitUsage {
 			t.Errorf("%q: %v %v", word, w, err)
 		}

@@ -2,6 +2,7 @@ package node
 
 import (
 	"bufio"
+	"os"
 	"os/exec"
 	"strings"
 	"testing"
@@ -9,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/kvol/kvol/internal/api"
+	"github.com/kvol/kvol/internal/testutil"
 )
 
 // TestWaitElsewhere: a device that is unmounted here, and not in another mount namespace.
@@ -76,5 +78,35 @@ func TestWaitHidden(t *testing.T) {
 		if got := s.state(s.waiter(is, WaitSubject{Word: "under"}, nil)); !strings.Contains(got, want) {
 			t.Errorf("%s: %q, want %q", is, got, want)
 		}
+	}
+}
+
+// TestWaitUnheard: what nothing is called is unmounted, and it is said why; a pod that has
+// that name is not.
+func TestWaitUnheard(t *testing.T) {
+	s := newScratch(t)
+	path := s.tmpfs(volumesA + local + "data")
+	for of, want := range map[WaitSubject]int{{Word: "web"}: 1, {Word: "web", PodUID: podA}: 1, {Word: "web", Plugin: nfs}: 0, {Word: driver + "^web"}: 0, {Word: podB}: 0} {
+		l, met, err := s.waiter(api.ConditionUnmounted, of, nil).Look(t.Context())
+		if err != nil || !met || len(l.Warnings) != want || want > 0 && l.Warnings[0] != `nothing on this node is called "web"` {
+			t.Errorf("%+v: %+v %t %v", of, l, met, err)
+		}
+	}
+	// What was seen once is known.
+	w := s.waiter(api.ConditionUnmounted, WaitSubject{Word: "data"}, nil)
+	_ = s.state(w)
+	s.must(unix.Unmount(path, 0), os.Remove(path))
+	if l, met, err := w.Look(t.Context()); err != nil || !met || len(l.Warnings) > 0 {
+		t.Errorf("%+v %t %v", l, met, err)
+	}
+	testutil.Tmpfs(t, "/var/log")
+	s.must(os.MkdirAll(podLogs+"/shop_web_"+podA, 0o755), os.Mkdir(podLogs+"/shop_gone_"+podB, 0o755))
+	s.tmpfs(volumesA + local + "other")
+	_, _, err := s.waiter(api.ConditionUnmounted, WaitSubject{Word: "web"}, nil).Look(t.Context())
+	if err == nil || api.ExitCode(err) != api.ExitUsage || !strings.HasSuffix(api.NewErrorDoc(err).Next, podA) {
+		t.Error(err)
+	}
+	if got := s.state(s.waiter(api.ConditionUnmounted, WaitSubject{Word: "gone"}, nil)); got != "met" {
+		t.Error(got)
 	}
 }
