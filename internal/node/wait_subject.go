@@ -216,8 +216,13 @@ func (f *Find) foundAt(ctx context.Context, s *subject, is api.Condition) (found
 		}
 	}
 	out := found{kind: "path", none: "nothing is mounted there", blind: f.blind(path)}
-	if !f.inRoot(path) && out.blind == "" {
-		path, out.blind = f.real(ctx, path)
+	if out.blind == "" && f.host.Layout.Parse(path).MountKind() != api.KindPodDevice { // that is a link, as it should be
+		var at string
+		if at, out.blind = f.real(ctx, path); at != path && f.inRoot(path) {
+			return out, api.Errorf(api.ErrUsage, "a symbolic link leads from it to %s, and none is followed below the root", at).At(path).
+				WithNext("wait for the path itself: kvol wait %s --for=%s", act.Quote(at), is)
+		}
+		path = at
 	}
 	out.counts = func(p place) bool { return p.at(path) }
 	for _, p := range f.places {
@@ -245,7 +250,7 @@ func (f *Find) elsewhere(path string) []place {
 	return out
 }
 
-// real is what a path outside of the root leads to, as the mount table has it.
+// real is what a path leads to, as the mount table has it.
 func (f *Find) real(ctx context.Context, path string) (string, string) {
 	if len(f.table.At(path)) > 0 {
 		return path, ""
@@ -260,7 +265,7 @@ func (f *Find) real(ctx context.Context, path string) (string, string) {
 		return path, "it cannot be looked at: " + err.Error()
 	}
 	defer src.Close()
-	return src.Path, ""
+	return strings.TrimSuffix(src.Path, " (deleted)"), "" // the mark of what is removed just now
 }
 
 // foundOn looks for what is on a device, in the whole of this mount namespace.

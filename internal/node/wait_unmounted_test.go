@@ -110,3 +110,25 @@ func TestWaitUnheard(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// TestWaitThroughLink: a link below the root is not followed, nor is what it leads to
+// taken for unmounted.
+func TestWaitThroughLink(t *testing.T) {
+	s := newScratch(t)
+	mounted := s.tmpfs("elsewhere/data")
+	s.symlink(mounted, "to-data")
+	s.symlink(s.at("elsewhere"), "to-dir")
+	s.symlink(s.dir+"/nowhere", "to-nothing")
+	for path, leads := range map[string]string{"to-data": mounted, "to-dir": s.at("elsewhere"), "to-dir/data": mounted} {
+		_, _, err := s.waiter(api.ConditionUnmounted, WaitSubject{Word: s.link + "/" + path}, nil).Look(t.Context())
+		if want := "kvol wait " + leads + " --for=unmounted"; err == nil || api.ExitCode(err) != api.ExitUsage || !strings.HasSuffix(api.NewErrorDoc(err).Next, want) {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+	s.symlink("/dev/null", devicesA+local+"raw")
+	for _, path := range []string{"to-nothing", "to-dir/none", "pods", devicesA + local + "raw"} {
+		if got := s.state(s.waiter(api.ConditionUnmounted, WaitSubject{Word: s.at(path)}, nil)); got != "met" {
+			t.Errorf("%s: %s", path, got)
+		}
+	}
+}
