@@ -153,10 +153,21 @@ func late(l *api.List[api.Wait]) error {
 	for _, w := range not {
 		names, details = append(names, w.Subject), append(details, fmt.Sprintf("%s: %s", w.Subject, w.Reason))
 		for _, m := range w.Mounts {
-			details = append(details, fmt.Sprintf("%s %s", m.Path, strings.TrimSuffix(fmt.Sprintf("%s: %s", m.State, m.StateReason), ": ")))
+			details = append(details, m.Path+" "+isNow(w.Condition, m))
 		}
 	}
 	err := api.Errorf(api.ErrTimeout, "not %s in time: %s", not[0].Condition, strings.Join(names, ", "))
 	err.Details = details
 	return err.WithNext("see what there is of it: kvol inspect %s", act.Quote(names[0]))
+}
+
+// isNow tells of a mount what is waited for: how it is was asked for healthy only.
+func isNow(c api.Condition, m api.Mount) string {
+	switch {
+	case c == api.ConditionHealthy:
+		return strings.TrimSuffix(fmt.Sprintf("is %s: %s", m.State, m.StateReason), ": ")
+	case m.Mounted:
+		return "is mounted"
+	}
+	return "is there, and nothing is mounted on it"
 }
