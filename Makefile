@@ -31,7 +31,7 @@ test:
 	go run ./test/cmd/gotest -count=1 -vet=off -ldflags='-s -w' $(GOTESTFLAGS) \
 		-- -skip '^Test[^A-C]' ./test/e2e -- -skip '^Test[^D-L]' ./test/e2e \
 		-- -skip '^Test[^M-R]' ./test/e2e -- -skip '^Test[A-R]' ./test/e2e \
-		-- -p 4 ./test/kill $$(go list ./... | grep -v '/test/e2e$$')
+		-- -p 3 ./test/kill $$(go list ./... | grep -v '/test/e2e$$')
 
 lint:
 	scripts/deps.sh lint

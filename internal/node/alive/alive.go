@@ -198,23 +198,19 @@ func (l *look) limit(ctx context.Context) time.Duration {
 
 // wait takes an answer; one that does not come in time is left to itself.
 func wait(ctx context.Context, from <-chan answer, limit time.Duration) answer {
-	late := answer{err: api.Errorf(api.ErrTimeout, "no answer within %s", limit.Round(time.Millisecond))}
+	a := answer{err: api.ErrTimeout}
 	select {
-	case a := <-from:
-		if errors.Is(a.err, context.DeadlineExceeded) || errors.Is(a.err, api.ErrTimeout) {
-			a.err = late.err
-		}
-		return a
+	case a = <-from:
 	case <-ctx.Done():
-	}
-	select {
-	case a := <-from: // both were there
-		if a.err == nil {
-			return a
+		select {
+		case a = <-from: // it was there before, and another one was waited for
+		default:
 		}
-	default:
 	}
-	return late
+	if errors.Is(a.err, context.DeadlineExceeded) || errors.Is(a.err, api.ErrTimeout) {
+		a.err = api.Errorf(api.ErrTimeout, "no answer within %s", limit.Round(time.Millisecond))
+	}
+	return a
 }
 
 // take makes an answer into a report.

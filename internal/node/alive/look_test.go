@@ -1,6 +1,8 @@
 package alive
 
 import (
+	"context"
+	"errors"
 	"net/http"
 	"os"
 	"slices"
@@ -197,5 +199,26 @@ func TestWhatEachSourceMisses(t *testing.T) {
 				t.Errorf("evidence of %s", got)
 			}
 		})
+	}
+}
+
+// Who has failed is not late: its answer was there when another one had been waited for.
+func TestFailedIsNotLate(t *testing.T) {
+	failed := errors.New("it failed")
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range 100 { // select takes either where both are there
+		from := make(chan answer, 1)
+		from <- answer{err: failed}
+		if a := wait(over, from, time.Second); !errors.Is(a.err, failed) {
+			t.Fatal(a.err)
+		}
+		from <- answer{err: context.DeadlineExceeded}
+		if a := wait(over, from, time.Second); a.err.Error() != "no answer within 1s" {
+			t.Fatal(a.err)
+		}
+		if a := wait(over, from, time.Second); a.err.Error() != "no answer within 1s" {
+			t.Fatal(a.err)
+		}
 	}
 }
