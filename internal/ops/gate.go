@@ -254,10 +254,10 @@ func (op *operation) unused(ctx context.Context, path string) error {
 			return api.Errorf(api.ErrUncertain, "who uses the device cannot be known: %w", err).At(path)
 		}
 		var planned bool
-		if holders, planned = op.unplanned(holders); planned {
-			return op.stillHeld(path, holders) // the kernel cannot be asked about a plan
+		holders, planned = op.unplanned(holders)
+		if claimed = nil; !planned { // the kernel cannot be asked about a plan
+			claimed = op.claim(ctx, dev)
 		}
-		claimed = op.claim(ctx, dev)
 		if len(holders) == 0 && claimed == nil {
 			return nil
 		}
@@ -271,7 +271,7 @@ func (op *operation) unused(ctx context.Context, path string) error {
 		time.Sleep(100 * time.Millisecond)
 	}
 	if len(holders) == 0 {
-		return op.stillHeld(path, []devices.Holder{{Type: "unknown", Detail: "the kernel says that the device is claimed, and nothing that kvol can look at says by whom"}})
+		holders = []devices.Holder{{Type: "unknown", Detail: "the kernel says that the device is claimed, and nothing that kvol can look at says by whom"}}
 	}
 	return op.stillHeld(path, holders)
 }
@@ -286,11 +286,8 @@ func (op *operation) nodeless(path string) error {
 		WithNext("run the same command where /dev is the machine's own: nsenter -t 1 -m kvol …")
 }
 
-// stillHeld refuses a detach with the names of the holders; none is no refusal.
+// stillHeld refuses a detach with the names of the holders.
 func (op *operation) stillHeld(path string, holders []devices.Holder) error {
-	if len(holders) == 0 {
-		return nil
-	}
 	e := api.Errorf(api.ErrBusy, "the device is still in use; detaching it now could damage what is on it").At(path)
 	for _, h := range holders {
 		e.Details = append(e.Details, "holder "+op.holder(h))

@@ -143,6 +143,33 @@ func TestDetachOfClaimedDisk(t *testing.T) {
 	n.must(5, "detach", dev+"-gone")
 }
 
+// udev, losetup and blkid open every disk for a moment: a plan waits for them as the
+// verb itself does. The list of swaps is read before each look for who has it open.
+func TestPlanBesideAMomentaryOpener(t *testing.T) {
+	n := newNode(t)
+	file, dev := n.disk("pv", "")
+	n.must(0, "setup", "-f", file, "--pod-uid", podA)
+	held, err := os.Open(dev)
+	must(t, err)
+	defer held.Close()
+	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
+	must(t, err)
+	looks := os.NewFile(uintptr(fd), "inotify")
+	defer looks.Close()
+	_, err = unix.InotifyAddWatch(fd, "/proc/swaps", unix.IN_OPEN)
+	must(t, err)
+	go func() {
+		var one [unix.SizeofInotifyEvent]byte
+		for range 2 {
+			if _, err := looks.Read(one[:]); err != nil {
+				return
+			}
+		}
+		held.Close()
+	}()
+	n.must(0, "teardown", "pv", "--pod-uid", podA, "--dry-run")
+}
+
 func TestDetachOfRawBlock(t *testing.T) {
 	n := newNode(t)
 	file, dev := n.disk("pv", "")
