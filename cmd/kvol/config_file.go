@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -37,11 +38,47 @@ func (s *settings) readConfig(ctx context.Context, explicit bool, flags *pflag.F
 		return nil, api.Errorf(api.ErrInput, "the configuration file cannot be read: %w", bare(err)).At(path).
 			WithNext("see what is there (ls -ld %s), or name another: --config FILE", act.Quote(path))
 	}
-	if err := s.parseConfig(raw, flags); err != nil {
-		return nil, api.Errorf(api.ErrInput, "the configuration file: %w", err).At(path).
-			WithNext("correct the file, or name another: --config FILE; the settings are listed by: kvol config view --config /dev/null")
+	return raw, faulty(path, s.parseConfig(raw, flags))
+}
+
+// fault is one thing that is wrong with the file; line 0 is all of it.
+type fault struct {
+	line int
+	what string
+}
+
+func faultf(line int, format string, args ...any) fault {
+	return fault{line, fmt.Sprintf(format, args...)}
+}
+
+// mostFaults is how many are told: a file that is none of kvol's has one a line.
+const mostFaults = 100
+
+// faulty is the one error for all that is wrong with the file, by line.
+func faulty(path string, faults []fault) error {
+	if len(faults) == 0 {
+		return nil
 	}
-	return raw, nil
+	slices.SortStableFunc(faults, func(a, b fault) int { return a.line - b.line })
+	err := api.Errorf(api.ErrInput, "the configuration file has %d faults", len(faults))
+	for _, f := range faults[:min(len(faults), mostFaults)] {
+		err.Details = append(err.Details, fmt.Sprintf("%s: %s", path, f))
+	}
+	if more := len(faults) - mostFaults; more > 0 {
+		err.Details = append(err.Details, fmt.Sprintf("and %d more", more))
+	}
+	if len(faults) == 1 {
+		err = api.Errorf(api.ErrInput, "the configuration file: %s", faults[0])
+	}
+	return err.At(path).
+		WithNext("correct the file, or name another: --config FILE; the settings are listed by: kvol config view --config /dev/null")
+}
+
+func (f fault) String() string {
+	if f.line == 0 {
+		return f.what
+	}
+	return fmt.Sprintf("line %d: %s", f.line, f.what)
 }
 
 // bare is a system's error without the path, which is said already.
@@ -52,63 +89,81 @@ func bare(err error) error {
 	return err
 }
 
-func (s *settings) parseConfig(raw []byte, flags *pflag.FlagSet) error {
+// parseConfig gives all that is wrong with the file, as far as it can be read.
+func (s *settings) parseConfig(raw []byte, flags *pflag.FlagSet) []fault {
 	if len(raw) > maxConfig {
-		return fmt.Errorf("it is longer than %d bytes", maxConfig)
+		return []fault{faultf(0, "it is longer than %d bytes", maxConfig)}
 	}
-	if err := checkText(raw); err != nil {
-		return err
+	if faults := checkText(raw); len(faults) > 0 {
+		return faults
 	}
-	var doc, more yaml.Node
 	d := yaml.NewDecoder(bytes.NewReader(raw))
-	switch err := d.Decode(&doc); {
-	case errors.Is(err, io.EOF):
-		return nil
-	case err != nil:
-		return fmt.Errorf("it is not YAML: %s", strings.TrimPrefix(err.Error(), "yaml: "))
+	var faults []fault
+	for documents := 0; ; documents++ {
+		var doc yaml.Node
+		switch err := d.Decode(&doc); {
+		case errors.Is(err, io.EOF):
+			return faults
+		case err != nil:
+			return append(faults, notYAML(err))
+		case documents == 0:
+			faults = s.checkDocument(&doc, flags)
+		default:
+			return append(faults, faultf(doc.Line, "a second document begins, and there is one configuration"))
+		}
 	}
-	if err := d.Decode(&more); !errors.Is(err, io.EOF) {
-		return fmt.Errorf("line %d: a second document begins, and there is one configuration", more.Line)
+}
+
+// notYAML takes the line from the words of the parser.
+func notYAML(err error) fault {
+	text := strings.TrimPrefix(err.Error(), "yaml: ")
+	var line int
+	if n, scanErr := fmt.Sscanf(text, "line %d: ", &line); n == 1 && scanErr == nil {
+		_, text, _ = strings.Cut(text, ": ")
 	}
+	return faultf(line, "it is not YAML: %s", text)
+}
+
+func (s *settings) checkDocument(doc *yaml.Node, flags *pflag.FlagSet) (faults []fault) {
 	if len(doc.Content) == 0 || doc.Content[0].Tag == "!!null" {
 		return nil // nothing but comments
 	}
 	top := doc.Content[0]
 	if top.Kind != yaml.MappingNode {
-		return fmt.Errorf("line %d: it is not a map of settings (name: value)", top.Line)
+		return []fault{faultf(top.Line, "it is not a map of settings (name: value)")}
 	}
 	first := map[string]int{}
 	for i := 0; i+1 < len(top.Content); i += 2 {
 		key, value := top.Content[i], top.Content[i+1]
 		if line := first[key.Value]; line > 0 {
-			return fmt.Errorf("line %d: %q is there already, in line %d", key.Line, key.Value, line)
+			faults = append(faults, faultf(key.Line, "%q is there already, in line %d", key.Value, line))
+			continue
 		}
 		first[key.Value] = key.Line
-		if err := s.checkEntry(key, value, flags); err != nil {
-			return err
-		}
+		faults = append(faults, s.checkEntry(key, value, flags)...)
 	}
-	return nil
+	return faults
 }
 
 // checkText refuses what the reader of YAML would, without a line.
-func checkText(raw []byte) error {
+func checkText(raw []byte) (faults []fault) {
 	for n, line := range bytes.Split(raw, []byte("\n")) {
-		if !utf8.Valid(line) {
-			return fmt.Errorf("line %d: it is not text in UTF-8", n+1)
-		}
-		if i := bytes.IndexFunc(bytes.TrimSuffix(line, []byte("\r")), func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }); i >= 0 {
-			return fmt.Errorf("line %d: it is not text: there is the control character 0x%02x", n+1, line[i])
+		control := bytes.IndexFunc(bytes.TrimSuffix(line, []byte("\r")), func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f })
+		switch {
+		case !utf8.Valid(line):
+			faults = append(faults, faultf(n+1, "it is not text in UTF-8"))
+		case control >= 0:
+			faults = append(faults, faultf(n+1, "it is not text: there is the control character 0x%02x", line[control]))
 		}
 	}
-	return nil
+	return faults
 }
 
 // checkEntry checks one key, the type of its value and the value. An alias is no text.
-func (s *settings) checkEntry(key, value *yaml.Node, flags *pflag.FlagSet) error {
+func (s *settings) checkEntry(key, value *yaml.Node, flags *pflag.FlagSet) (faults []fault) {
 	f := flags.Lookup(key.Value)
 	if key.Kind != yaml.ScalarNode || f == nil || !configurable(f) {
-		return fmt.Errorf("line %d: there is no setting %q%s", key.Line, key.Value, s.stranger(key.Value, flags))
+		return []fault{faultf(key.Line, "there is no setting %q%s", key.Value, s.stranger(key.Value, flags))}
 	}
 	_, list := f.Value.(pflag.SliceValue)
 	items := []*yaml.Node{value}
@@ -119,19 +174,17 @@ func (s *settings) checkEntry(key, value *yaml.Node, flags *pflag.FlagSet) error
 	switch {
 	case f.Value.Type() == "bool":
 		want, text = "!!bool", "true or false"
+	case f.Value.Type() == "duration":
+		text = "a time: " + times
 	case list:
 		text = "a text, or a list of texts"
 	}
 	for _, item := range items {
 		if item.Kind != yaml.ScalarNode || item.Tag != want {
-			if f.Value.Type() == "duration" {
-				text = "a time: " + times
-			}
-			return fmt.Errorf("line %d: the value of %q has to be %s", item.Line, key.Value, text)
-		}
-		if what := unfit(f, item.Value); what != "" {
-			return fmt.Errorf("line %d: %s %q %s", item.Line, key.Value, item.Value, what)
+			faults = append(faults, faultf(item.Line, "the value of %q has to be %s", key.Value, text))
+		} else if what := unfit(f, item.Value); what != "" {
+			faults = append(faults, faultf(item.Line, "%s %q %s", key.Value, item.Value, what))
 		}
 	}
-	return nil
+	return faults
 }

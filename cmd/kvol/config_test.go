@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -89,8 +90,8 @@ func TestBadConfig(t *testing.T) {
 		"output: xml\n":                       `line 1: output "xml" is none of: table, wide, json, jsonl`,
 		"- a\n":                               "line 1: it is not a map of settings",
 		"plain\n":                             "line 1: it is not a map of settings",
-		"a: [\n":                              "it is not YAML: line ",
-		"root-dir:\t/a\n\trun-dir: /b\n":      "it is not YAML: line ",
+		"a: [\n":                              "line 1: it is not YAML: did not find",
+		"root-dir:\t/a\n\trun-dir: /b\n":      "line 2: it is not YAML: found a tab",
 		"root-dir: /a\n\nroot-dir: /b\n":      `line 3: "root-dir" is there already, in line 1`,
 		"root-dir: /a\n---\nrun-dir: /b\n":    "a second document begins",
 		"root-dir: /a\n# \xff\n":              "line 2: it is not text in UTF-8",
@@ -104,6 +105,50 @@ func TestBadConfig(t *testing.T) {
 		if code != api.ExitUsage || !strings.Contains(stderr, want) || !strings.HasPrefix(stderr, "kvol: "+path+": the configuration file: ") {
 			t.Errorf("%.60q: exit code %d: %s", text, code, stderr)
 		}
+	}
+}
+
+// All that is wrong is told at once, by line; what comes after what is no YAML is not known.
+func TestEveryFaultOfConfig(t *testing.T) {
+	for text, want := range map[string][]string{
+		"rootdir: /a\ncolor: blue\n\ntimeout: 5\nlazy: true\ncolor: red\nlog-level: loud\n": {
+			`line 1: there is no setting "rootdir"; did you mean root-dir?`,
+			`line 2: color "blue" is none of: auto, always, never`,
+			`line 4: the value of "timeout" has to be a time: 500ms, 10s or 2m`,
+			`line 5: there is no setting "lazy": --lazy is a risk, which is taken anew each time, on the command line`,
+			`line 6: "color" is there already, in line 2`,
+			`line 7: log-level "loud" is none of: debug, info, warn, error`,
+		},
+		"pods-from: [5, a, {b: c}]\nnothing: like\n---\nrootdir: /a\n": {
+			`line 1: the value of "pods-from" has to be a text, or a list of texts`,
+			`line 1: the value of "pods-from" has to be a text, or a list of texts`,
+			`line 2: there is no setting "nothing"`,
+			`line 3: a second document begins, and there is one configuration`,
+		},
+		"colour: never\n--- [\n": {
+			`line 1: there is no setting "colour"; did you mean color?`,
+			`line 2: it is not YAML: did not find expected node content`,
+		},
+		"root-dir: /\x00\n# \xff\nrootdir: /a\n": {
+			`line 1: it is not text: there is the control character 0x00`,
+			`line 2: it is not text in UTF-8`,
+		},
+	} {
+		path := configFile(t, text)
+		for _, command := range []string{"ls", "config view"} {
+			_, _, code, stderr := parse(t, command+" --config "+path)
+			all := fmt.Sprintf("kvol: %s: the configuration file has %d faults\n", path, len(want))
+			for _, fault := range want {
+				all += "  " + path + ": " + fault + "\n"
+			}
+			if text, next, _ := strings.Cut(stderr, "next: "); code != api.ExitUsage || text != all || !strings.HasPrefix(next, "correct the file") {
+				t.Errorf("%s: exit code %d: %s", command, code, stderr)
+			}
+		}
+	}
+	_, _, _, stderr := parse(t, "ls --config "+configFile(t, strings.Repeat("- a\x00\n", mostFaults+3)))
+	if !strings.Contains(stderr, " has 103 faults\n") || !strings.Contains(stderr, "\n  and 3 more\nnext: ") || strings.Contains(stderr, "line 101:") {
+		t.Error(stderr)
 	}
 }
 
