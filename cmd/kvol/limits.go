@@ -12,7 +12,7 @@ import (
 
 const limitsLong = `Counts the volumes that this node has against what their drivers allow on one node.
 A CSI driver is asked for its limit at its socket; one that does not answer is told
-on standard error, and its volumes are counted all the same. A limit of 0 is none.`
+on standard error, and its volumes are counted all the same; its limit is unknown.`
 
 const limitsExample = `  kvol limits
   # which volumes are counted

@@ -34,13 +34,20 @@ func Limits(ctx context.Context, h *host.Host, mgr *plugins.VolumePluginMgr, plu
 			has[key] = append(has[key], []string{}...) // also what nothing is counted against
 		}
 		for key, volumes := range has {
-			if _, told := limits[key]; !told {
+			limit, told := limits[key]
+			state := api.Limited
+			switch {
+			case !told:
+				state = api.LimitUnknown
 				s.warnings = append(s.warnings, key+": nobody told the limit; is the driver running?")
+			case limit == 0:
+				state = api.Unlimited
 			}
 			slices.Sort(volumes)
 			volumes = slices.Compact(volumes)
 			items = append(items, api.Limit{
-				Plugin: p.GetPluginName(), Key: key, Limit: limits[key], Attached: len(volumes), Volumes: append([]string{}, volumes...),
+				Plugin: p.GetPluginName(), Key: key, Limit: limit, LimitState: state,
+				Attached: len(volumes), Volumes: append([]string{}, volumes...),
 			})
 		}
 	}

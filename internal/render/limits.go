@@ -22,14 +22,14 @@ func limitColumns([]api.Limit, Format) []column[api.Limit] {
 		{name: "plugin", cell: func(l api.Limit) string { return l.Plugin }},
 		{name: "key", spare: true, cell: func(l api.Limit) string { return l.Key }},
 		{name: "attached", keep: true, cell: func(l api.Limit) string { return strconv.Itoa(l.Attached) }, less: by(func(l api.Limit) int { return l.Attached })},
-		{name: "limit", keep: true, cell: func(l api.Limit) string { return orNone(l.Limit) }, less: by(func(l api.Limit) int { return int(l.Limit) })},
+		{name: "limit", keep: true, cell: func(l api.Limit) string { return limitOf(l) }, less: by(func(l api.Limit) int { return int(l.Limit) })},
 		{name: "volumes", wide: true, cell: func(l api.Limit) string { return strings.Join(l.Volumes, ",") }},
 	}
 }
 
-func orNone(limit int64) string {
-	if limit == 0 {
-		return ""
+func limitOf(l api.Limit) string {
+	if l.LimitState == api.Limited {
+		return strconv.FormatInt(l.Limit, 10)
 	}
-	return strconv.FormatInt(limit, 10)
+	return string(l.LimitState)
 }

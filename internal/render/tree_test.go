@@ -207,3 +207,24 @@ func TestSize(t *testing.T) {
 		}
 	}
 }
+
+// No limit and one that nobody told are two things.
+func TestLimits(t *testing.T) {
+	list := api.NewList("LimitList", []api.Limit{
+		{Plugin: "p", Key: "a", Limit: 7, LimitState: api.Limited, Attached: 1, Volumes: []string{"v"}},
+		{Plugin: "p", Key: "b", LimitState: api.Unlimited},
+		{Plugin: "p", Key: "c", LimitState: api.LimitUnknown},
+	}, nil)
+	for format, want := range map[Format]string{
+		Table: "PLUGIN KEY ATTACHED LIMIT p a 1 7 p b 0 unlimited p c 0 unknown",
+		Tree:  "p a 1 attached of 7 `- v p b 0 attached without a limit p c 0 attached limit unknown",
+	} {
+		var b strings.Builder
+		if err := Limits().Write(&b, list, Options{Format: format}); err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Join(strings.Fields(b.String()), " "); got != want {
+			t.Errorf("%s: %s", format, got)
+		}
+	}
+}

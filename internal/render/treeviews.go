@@ -164,8 +164,8 @@ func limitTree(items []api.Limit, _ Options) []*branch {
 	s := &shape{}
 	var out []*branch
 	for _, l := range items {
-		of := "no limit is known"
-		if l.Limit > 0 {
+		of := map[api.LimitState]string{api.Unlimited: "without a limit", api.LimitUnknown: "limit unknown"}[l.LimitState]
+		if l.LimitState == api.Limited {
 			of = fmt.Sprintf("of %d", l.Limit)
 		}
 		b := &branch{shape: s, parts: []string{cell(l.Plugin), cell(l.Key), fmt.Sprintf("%d attached", l.Attached), of}}

@@ -212,4 +212,9 @@ func TestCSILimits(t *testing.T) {
 	n := newCSI(t, func(c *testutil.CSIControl) { c.MaxVolumes = 7 })
 	n.must(0, setUp(podA, n.unattached(), n.volume("pv", "vol-1"))...)
 	n.wants(0, []string{csiDriver, "7", fmt.Sprint(1)}, "limits")
+	n.wants(0, []string{`"limit":7,"limitState":"limited"`}, "limits", "-o", "json")
+	n.csi.Set(func(c *testutil.CSIControl) { c.MaxVolumes = 0 })
+	n.wants(0, []string{`"limit":0,"limitState":"unlimited"`}, "limits", "-o", "json")
+	n.csi.Stop()
+	n.wants(0, []string{`"limit":0,"limitState":"unknown"`, "nobody told the limit"}, "limits", "-o", "json")
 }
