@@ -75,19 +75,6 @@ func (f *Find) OfPod(podUID, plugin string) []Ref {
 	})
 }
 
-// handleOf is what the metadata beside a CSI volume calls it, driver^handle; "" where
-// it does not tell, or is that of another plugin's volume.
-func (s *snapshot) handleOf(p place) string {
-	if p.Plugin != paths.CSIPlugin {
-		return ""
-	}
-	m := s.metadataOf(p)
-	if m.State != "ok" || m.Data["driverName"] == "" || m.Data["volumeHandle"] == "" {
-		return ""
-	}
-	return m.Data["driverName"] + "^" + m.Data["volumeHandle"]
-}
-
 // Pods finds the pods that have a volume published: mounted, or mapped as a
 // block device. The metadata of a CSI volume tells apart what only has its name: the
 // inline volumes of two pods.

@@ -1,11 +1,8 @@
 package node
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
-	"io/fs"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -14,7 +11,6 @@ import (
 	"github.com/kvol/kvol/internal/host"
 	"github.com/kvol/kvol/internal/host/act"
 	"github.com/kvol/kvol/internal/host/devices"
-	"github.com/kvol/kvol/internal/paths"
 	"github.com/kvol/kvol/internal/plugins"
 )
 
@@ -189,9 +185,6 @@ func device(d devices.Device) api.Device {
 	}
 }
 
-// metadataMax is far more than a kubelet writes into a metadata file.
-const metadataMax = 64 << 10
-
 // metadata reads the files that the kubelet keeps beside the volumes.
 func (s *snapshot) metadata() []api.Metadata {
 	out := []api.Metadata{}
@@ -202,33 +195,4 @@ func (s *snapshot) metadata() []api.Metadata {
 		}
 	}
 	return out
-}
-
-// metadataOf reads the file that is kept beside one place; its path is empty where
-// none is.
-func (s *snapshot) metadataOf(p place) api.Metadata {
-	file := s.host.Layout.MetadataPath(p.path)
-	root, err := s.host.Root()
-	if err != nil || file == "" || p.Plugin != paths.CSIPlugin {
-		return api.Metadata{}
-	}
-	data, err := root.ReadFile(file, metadataMax)
-	return parseMetadata(file, data, err)
-}
-
-// parseMetadata reads a file as a kubelet does, which does not look at what follows
-// (loadVolumeData in pkg/volume/csi/csi_util.go).
-func parseMetadata(file string, data []byte, err error) api.Metadata {
-	m := api.Metadata{Path: file, State: "ok", Data: map[string]string{}}
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		m.State = "missing"
-	case err != nil:
-		m.State = "broken"
-	case len(data) == 0:
-		m.State = "empty"
-	case json.NewDecoder(bytes.NewReader(data)).Decode(&m.Data) != nil || m.Data == nil:
-		m.State, m.Data = "broken", map[string]string{}
-	}
-	return m
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/kvol/kvol/internal/host/safefs"
 	"github.com/kvol/kvol/internal/node/alive"
 	"github.com/kvol/kvol/internal/paths"
+	"github.com/kvol/kvol/internal/plugins/csi/voldata"
 )
 
 // Ordered is the way to clean up what a running kubelet may hold in its memory.
@@ -88,7 +89,7 @@ func (l *Leftovers) Held(path string) (held bool, reason string) {
 		return false, ""
 	}
 	m := l.metadataOf(place{Path: at, path: path})
-	if m.State == "ok" && m.Data["driverName"] != "" {
+	if m.State == "ok" && m.Data[voldata.Driver] != "" {
 		return true, "the running kubelet may hold it: its metadata can be read"
 	}
 	for _, name := range []string{path, m.Path} {

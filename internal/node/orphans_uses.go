@@ -235,18 +235,3 @@ func (l *Leftovers) MapsOf(uid, plugin string) []string {
 	}
 	return out
 }
-
-// HandleIn is the driver^handle that a CSI volume's metadata tells, "" where it does
-// not.
-func (l *Leftovers) HandleIn(file string) string {
-	root, err := l.host.Root()
-	if err != nil {
-		return ""
-	}
-	data, err := root.ReadFile(file, metadataMax)
-	m := parseMetadata(file, data, err)
-	if m.Data["driverName"] == "" || m.Data["volumeHandle"] == "" {
-		return ""
-	}
-	return m.Data["driverName"] + "^" + m.Data["volumeHandle"]
-}

@@ -13,6 +13,7 @@ import (
 	"github.com/kvol/kvol/internal/host/mounts"
 	"github.com/kvol/kvol/internal/host/safefs"
 	"github.com/kvol/kvol/internal/paths"
+	"github.com/kvol/kvol/internal/plugins/csi/voldata"
 )
 
 // nodeWide finds what volumes have beside the pods' directories: global mounts and
@@ -114,23 +115,11 @@ var csiBlock = []paths.Kind{paths.CSIBlockDir, paths.CSIBlockStaging, paths.CSIB
 // handle is a CSI volume's driver^handle, by the metadata beside it; that of a staging
 // directory has to be the one that the directory is named after.
 func (w wide) handle(o *Leftover) string {
-	if o.Plugin != paths.CSIPlugin {
+	says := voldata.Data(w.metadataOf(place{Path: o.At, path: o.Path}).Data)
+	if o.At.HandleHash != "" && (says[voldata.Driver] != o.At.Driver || paths.HandleHash(says[voldata.Handle]) != o.At.HandleHash) {
 		return ""
 	}
-	file := filepath.Join(o.Path, "vol_data.json")
-	if o.Kind == api.OrphanBlockMap {
-		file = filepath.Join(o.Path, "data/vol_data.json")
-	}
-	data, err := w.root.ReadFile(file, metadataMax)
-	m := parseMetadata(file, data, err)
-	driver, handle := m.Data["driverName"], m.Data["volumeHandle"]
-	switch {
-	case driver == "" || handle == "":
-		return ""
-	case o.At.HandleHash != "" && (driver != o.At.Driver || paths.HandleHash(handle) != o.At.HandleHash):
-		return ""
-	}
-	return driver + "^" + handle
+	return says.VolumeName()
 }
 
 // dir looks below a directory of plugins for what nothing is mounted on.

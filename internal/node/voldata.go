@@ -1,17 +1,17 @@
 package node
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"io/fs"
 	"path/filepath"
 	"slices"
 	"strings"
 
+	"github.com/kvol/kvol/internal/api"
 	"github.com/kvol/kvol/internal/host/mounts"
 	"github.com/kvol/kvol/internal/host/safefs"
 	"github.com/kvol/kvol/internal/paths"
+	"github.com/kvol/kvol/internal/plugins/csi/voldata"
 )
 
 // VolData is a place where a kubelet keeps the vol_data.json of a CSI volume, and
@@ -24,7 +24,7 @@ type VolData struct {
 	Raw   []byte
 	// Data is what it holds, of a broken one what is left at its beginning: a
 	// kubelet writes it from the first byte on.
-	Data map[string]string
+	Data voldata.Data
 	// Target is where the volume is mounted for this place, and Mount what is there;
 	// of a raw block volume neither is known here.
 	Target string
@@ -42,9 +42,9 @@ func (v VolData) Shows(o VolData) bool {
 // needed are the keys without which a kubelet cannot take the volume down (attachmentID,
 // nodeName and volumeLifecycleMode are not in the files of all its releases).
 var needed = map[paths.Kind][]string{
-	paths.PodVolumeMetadata: {"driverName", "volumeHandle", "specVolID"},
-	paths.GlobalMapMetadata: {"driverName", "volumeHandle", "specVolID"},
-	paths.GlobalMetadata:    {"driverName", "volumeHandle"},
+	paths.PodVolumeMetadata: {voldata.Driver, voldata.Handle, voldata.Spec},
+	paths.GlobalMapMetadata: {voldata.Driver, voldata.Handle, voldata.Spec},
+	paths.GlobalMetadata:    {voldata.Driver, voldata.Handle},
 }
 
 // VolData lists the places of all CSI volumes on the node, by path, also those where
@@ -127,7 +127,7 @@ func (f *Find) volData(root *safefs.Root, file string, at paths.Path) VolData {
 	if top, ok := f.table.Top(v.Target); ok {
 		v.Mount = &top
 	}
-	raw, err := root.ReadFile(file, metadataMax)
+	raw, err := root.ReadFile(file, voldata.Max)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		v.Wrong = "it is missing"
@@ -135,57 +135,51 @@ func (f *Find) volData(root *safefs.Root, file string, at paths.Path) VolData {
 		v.Raw, v.Wrong = []byte{}, err.Error()
 	default:
 		v.Raw = append([]byte{}, raw...)
-		v.Data, v.Wrong = parseVolData(raw, needed[at.Kind])
+		if v.Data, v.Wrong = voldata.Parse(raw); v.Wrong == "" {
+			v.Wrong = v.Data.Lacks(needed[at.Kind]...)
+		}
 	}
 	return v
 }
 
-// parseVolData reads a file as a kubelet does (loadVolumeData in
-// pkg/volume/csi/csi_util.go: a JSON object of strings, whatever follows), and of one
-// that it cannot read what comes before the fault.
-func parseVolData(raw []byte, needed []string) (data map[string]string, wrong string) {
-	data = map[string]string{}
-	if len(raw) == 0 {
-		return data, "it is empty"
+// metadataOf reads the vol_data.json that is kept beside one place; its path is empty
+// where none is.
+func (s *snapshot) metadataOf(p place) api.Metadata {
+	file := s.host.Layout.MetadataPath(p.path)
+	if file == "" || p.Plugin != paths.CSIPlugin {
+		return api.Metadata{}
 	}
-	d := json.NewDecoder(bytes.NewReader(raw))
-	if t, err := d.Token(); err != nil || t != json.Delim('{') {
-		return data, "it is no JSON object"
-	}
-	for d.More() {
-		key, err := d.Token()
-		if err != nil {
-			return data, "it is cut short or damaged"
-		}
-		value, err := d.Token()
-		if err != nil {
-			return data, "it is cut short or damaged"
-		}
-		text, ok := value.(string)
-		if !ok {
-			return data, "the value of " + short(key) + " is no text"
-		}
-		data[key.(string)] = text // a key of an object is one, or an error
-	}
-	if _, err := d.Token(); err != nil {
-		return data, "it is cut short or damaged"
-	}
-	for _, key := range needed {
-		if data[key] == "" {
-			return data, "it has no " + key
-		}
-	}
-	if paths.ValidDriverName(data["driverName"]) != nil {
-		return data, "its driverName is none"
-	}
-	return data, ""
+	return s.readMetadata(file)
 }
 
-// short is a key as a message can have it.
-func short(key any) string {
-	s, _ := key.(string)
-	if len(s) > 40 || strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r > '~' }) {
-		return "a key"
+func (s *snapshot) readMetadata(file string) api.Metadata {
+	root, err := s.host.Root()
+	if err != nil {
+		return api.Metadata{}
 	}
-	return s
+	m := api.Metadata{Path: file, State: "ok", Data: map[string]string{}}
+	raw, err := root.ReadFile(file, voldata.Max)
+	data, wrong := voldata.Parse(raw)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		m.State = "missing"
+	case err == nil && len(raw) == 0:
+		m.State = "empty"
+	case err != nil || wrong != "":
+		m.State = "broken"
+	default:
+		m.Data = data
+	}
+	return m
+}
+
+// HandleIn is the driver^handle that a CSI volume's metadata tells, "" where it does not.
+func (s *snapshot) HandleIn(file string) string {
+	return voldata.Data(s.readMetadata(file).Data).VolumeName()
+}
+
+// handleOf is HandleIn for the file beside a place, "" also where that is of another
+// plugin's volume.
+func (s *snapshot) handleOf(p place) string {
+	return voldata.Data(s.metadataOf(p).Data).VolumeName()
 }

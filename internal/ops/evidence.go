@@ -10,6 +10,7 @@ import (
 	"github.com/kvol/kvol/internal/host"
 	"github.com/kvol/kvol/internal/node"
 	"github.com/kvol/kvol/internal/paths"
+	"github.com/kvol/kvol/internal/plugins/csi/voldata"
 	"github.com/kvol/kvol/internal/plugins/documents"
 )
 
@@ -74,7 +75,7 @@ func (e *evidence) label(v node.VolData) string {
 
 func (e *evidence) volumeName(v node.VolData) string {
 	c := e.claims(v)
-	driver, handle := c.first("driverName"), c.first("volumeHandle")
+	driver, handle := c.first(voldata.Driver), c.first(voldata.Handle)
 	if driver == "" || handle == "" {
 		return ""
 	}
@@ -128,9 +129,9 @@ func (c claims) one(key string) (*claim, error) {
 
 // keys of each place, as the kubelet writes them.
 var fileKeys = map[paths.Kind][]string{
-	paths.PodVolumeMetadata: {"attachmentID", "driverName", "nodeName", "specVolID", "volumeHandle", "volumeLifecycleMode"},
-	paths.GlobalMapMetadata: {"attachmentID", "driverName", "nodeName", "specVolID", "volumeHandle"},
-	paths.GlobalMetadata:    {"driverName", "volumeHandle"},
+	paths.PodVolumeMetadata: {voldata.Attachment, voldata.Driver, voldata.Node, voldata.Spec, voldata.Handle, voldata.Lifecycle},
+	paths.GlobalMapMetadata: {voldata.Attachment, voldata.Driver, voldata.Node, voldata.Spec, voldata.Handle},
+	paths.GlobalMetadata:    {voldata.Driver, voldata.Handle},
 }
 
 // values are the keys of a place and who tells each: refused where two disagree, or
@@ -141,7 +142,7 @@ func (e *evidence) values(v node.VolData) ([]api.FileValue, error) {
 		return nil, err
 	}
 	if v.Wrong == "" {
-		for _, key := range []string{"driverName", "volumeHandle", "specVolID"} {
+		for _, key := range []string{voldata.Driver, voldata.Handle, voldata.Spec} {
 			if _, err := c.one(key); err != nil {
 				return nil, at(err, v.File)
 			}
@@ -166,8 +167,8 @@ func (e *evidence) values(v node.VolData) ([]api.FileValue, error) {
 	if len(unknown) > 0 {
 		return nil, e.unknown(v, out, unknown)
 	}
-	if context := v.Data["seLinuxMountContext"]; context != "" {
-		out = append(out, claim{Key: "seLinuxMountContext", Value: context, From: left})
+	if context := v.Data[voldata.SELinux]; context != "" {
+		out = append(out, claim{Key: voldata.SELinux, Value: context, From: left})
 	}
 	slices.SortFunc(out, func(a, b claim) int { return strings.Compare(a.Key, b.Key) })
 	return out, nil
@@ -180,13 +181,13 @@ func (e *evidence) contradicts(v node.VolData, c claims) error {
 	for _, one := range c {
 		fault := ""
 		switch {
-		case v.HandleHash != "" && one.Key == "volumeHandle" && e.hash(one.Value) != v.HandleHash:
+		case v.HandleHash != "" && one.Key == voldata.Handle && e.hash(one.Value) != v.HandleHash:
 			fault = "the directory is that of another handle: its name is not the SHA-256 of this one"
-		case v.HandleHash != "" && one.Key == "driverName" && one.Value != v.Driver:
+		case v.HandleHash != "" && one.Key == voldata.Driver && one.Value != v.Driver:
 			fault = "the directory is that of driver " + v.Driver
-		case v.Volume != "" && one.Key == "specVolID" && paths.EscapePlugin(one.Value) != v.Volume:
+		case v.Volume != "" && one.Key == voldata.Spec && paths.EscapePlugin(one.Value) != v.Volume:
 			fault = "the directory is that of volume " + v.Volume
-		case one.Key == "volumeHandle" && e.otherStaging(v, one.Value) != "":
+		case one.Key == voldata.Handle && e.otherStaging(v, one.Value) != "":
 			fault = "the mount table has it mounted from the staging directory of another handle: " + e.otherStaging(v, one.Value)
 		default:
 			continue
@@ -240,10 +241,10 @@ func (e *evidence) claims(v node.VolData) claims {
 	}
 	const dir = "the name of the directory"
 	if v.HandleHash != "" {
-		c.add(dir, "driverName", v.Driver)
+		c.add(dir, voldata.Driver, v.Driver)
 	}
 	if v.Kind != paths.GlobalMetadata && !strings.Contains(v.Volume, "~") { // which stands for a slash, or itself
-		c.add(dir, "specVolID", v.Volume)
+		c.add(dir, voldata.Spec, v.Volume)
 	}
 	for _, o := range e.places {
 		if o.File != v.File {
@@ -254,7 +255,7 @@ func (e *evidence) claims(v node.VolData) claims {
 		e.given(v, item, &c)
 	}
 	if driver, handle, ok := strings.Cut(e.req.Word, "^"); ok && e.staged(v, driver, handle) {
-		c.add("the command line", "volumeHandle", handle)
+		c.add("the command line", voldata.Handle, handle)
 	}
 	return c
 }
@@ -262,12 +263,12 @@ func (e *evidence) claims(v node.VolData) claims {
 // inline says that a place is of an inline volume, of which no other place tells.
 func inline(v node.VolData) bool {
 	return v.Kind == paths.PodVolumeMetadata &&
-		(v.Data["volumeLifecycleMode"] == "Ephemeral" || v.Data["volumeHandle"] == paths.CSIInlineHandle(v.PodUID, v.Data["specVolID"]))
+		(v.Data[voldata.Lifecycle] == voldata.Ephemeral || v.Data[voldata.Handle] == paths.CSIInlineHandle(v.PodUID, v.Data[voldata.Spec]))
 }
 
 // copy is what the file at another place says of this one.
 func (e *evidence) copy(v, o node.VolData, c *claims) {
-	driver, handle := o.Data["driverName"], o.Data["volumeHandle"]
+	driver, handle := o.Data[voldata.Driver], o.Data[voldata.Handle]
 	whole := o.Wrong == "" && !inline(o)
 	switch {
 	case v.Kind == paths.PodVolumeMetadata:
@@ -275,19 +276,19 @@ func (e *evidence) copy(v, o node.VolData, c *claims) {
 		if !v.Shows(o) || inline(v) || inline(o) {
 			return
 		}
-		c.add("the mount table: it is mounted from "+o.Target, "driverName", o.Driver)
+		c.add("the mount table: it is mounted from "+o.Target, voldata.Driver, o.Driver)
 		if whole {
-			c.add("the mount table and "+o.File, "driverName", driver, "volumeHandle", handle)
+			c.add("the mount table and "+o.File, voldata.Driver, driver, voldata.Handle, handle)
 		}
 	case v.HandleHash != "":
 		if e.staged(v, driver, handle) { // the hash is proof, also of what is left of a file
-			c.add(o.File, "volumeHandle", handle)
+			c.add(o.File, voldata.Handle, handle)
 		}
 		if whole && v.Shows(o) {
-			c.add("the mount table and "+o.File, "driverName", driver, "volumeHandle", handle)
+			c.add("the mount table and "+o.File, voldata.Driver, driver, voldata.Handle, handle)
 		}
-	case whole && o.HandleHash == "" && (o.Data["specVolID"] == v.Volume || o.Kind == paths.GlobalMetadata && o.Volume == v.Volume):
-		c.add(o.File, "driverName", driver, "volumeHandle", handle)
+	case whole && o.HandleHash == "" && (o.Data[voldata.Spec] == v.Volume || o.Kind == paths.GlobalMetadata && o.Volume == v.Volume):
+		c.add(o.File, voldata.Driver, driver, voldata.Handle, handle)
 	}
 }
 
@@ -298,22 +299,22 @@ func (e *evidence) given(v node.VolData, item documents.Item, c *claims) {
 	switch {
 	case v.HandleHash != "":
 		if pv := spec.PersistentVolume; pv != nil && pv.Spec.CSI != nil && e.staged(v, pv.Spec.CSI.Driver, pv.Spec.CSI.VolumeHandle) {
-			c.add(from, "volumeHandle", pv.Spec.CSI.VolumeHandle)
+			c.add(from, voldata.Handle, pv.Spec.CSI.VolumeHandle)
 		}
 	case paths.EscapePlugin(spec.Name()) != v.Volume:
 	case spec.PersistentVolume != nil && spec.PersistentVolume.Spec.CSI != nil:
 		csi := spec.PersistentVolume.Spec.CSI
-		c.add(from, "driverName", csi.Driver, "volumeHandle", csi.VolumeHandle, "specVolID", spec.Name(), "volumeLifecycleMode", "Persistent")
+		c.add(from, voldata.Driver, csi.Driver, voldata.Handle, csi.VolumeHandle, voldata.Spec, spec.Name(), voldata.Lifecycle, voldata.Persistent)
 	case spec.Volume != nil && spec.Volume.CSI != nil && item.Pod.UID == v.PodUID:
-		c.add("-f: pod "+item.Pod.Namespace+"/"+item.Pod.Name, "driverName", spec.Volume.CSI.Driver, "specVolID", spec.Name(),
-			"volumeHandle", paths.CSIInlineHandle(v.PodUID, spec.Name()), "volumeLifecycleMode", "Ephemeral")
+		c.add("-f: pod "+item.Pod.Namespace+"/"+item.Pod.Name, voldata.Driver, spec.Volume.CSI.Driver, voldata.Spec, spec.Name(),
+			voldata.Handle, paths.CSIInlineHandle(v.PodUID, spec.Name()), voldata.Lifecycle, voldata.Ephemeral)
 	}
 }
 
 // fallBack asks those who may be out of date, for what nobody else told: what kvol
 // recorded itself, and this host's name.
 func (e *evidence) fallBack(v node.VolData, c *claims) {
-	driver, handle := c.first("driverName"), c.first("volumeHandle")
+	driver, handle := c.first(voldata.Driver), c.first(voldata.Handle)
 	for _, entry := range slices.Backward(e.history) {
 		d, h, ok := strings.Cut(entry.VolumeName, "^")
 		if !ok || entry.Plugin != paths.CSIPlugin || driver != "" && d != driver || handle != "" && h != handle {
@@ -333,40 +334,40 @@ func (e *evidence) fallBack(v node.VolData, c *claims) {
 		}
 		from := "the history: " + entry.Verb + " of " + entry.Time.UTC().Format("2006-01-02 15:04:05")
 		if driver == "" {
-			c.add(from, "driverName", d)
+			c.add(from, voldata.Driver, d)
 		}
 		if handle == "" {
-			c.add(from, "volumeHandle", h)
+			c.add(from, voldata.Handle, h)
 		}
 		break
 	}
-	if c.first("nodeName") != "" {
+	if c.first(voldata.Node) != "" {
 		return
 	}
 	for _, o := range e.places {
 		if o.Wrong == "" {
-			c.add(o.File, "nodeName", o.Data["nodeName"])
+			c.add(o.File, voldata.Node, o.Data[voldata.Node])
 		}
 	}
-	c.add("--node-name, or the kubelet's", "nodeName", e.req.NodeName)
-	if c.first("nodeName") == "" {
-		c.add("this host's name", "nodeName", e.host.NodeName)
+	c.add("--node-name, or the kubelet's", voldata.Node, e.req.NodeName)
+	if c.first(voldata.Node) == "" {
+		c.add("this host's name", voldata.Node, e.host.NodeName)
 	}
 }
 
 // derive is what follows from the rest.
 func (e *evidence) derive(v node.VolData, c *claims) {
-	driver, handle, name, spec := c.first("driverName"), c.first("volumeHandle"), c.first("nodeName"), c.first("specVolID")
+	driver, handle, name, spec := c.first(voldata.Driver), c.first(voldata.Handle), c.first(voldata.Node), c.first(voldata.Spec)
 	if driver == "" || handle == "" || name == "" {
 		return
 	}
-	c.add("the handle, the driver and the node", "attachmentID", paths.CSIAttachmentID(handle, driver, name))
-	if c.first("volumeLifecycleMode") != "" || spec == "" {
+	c.add("the handle, the driver and the node", voldata.Attachment, paths.CSIAttachmentID(handle, driver, name))
+	if c.first(voldata.Lifecycle) != "" || spec == "" {
 		return
 	}
 	if handle == paths.CSIInlineHandle(v.PodUID, spec) {
-		c.add("the handle is that of an inline volume of this pod", "volumeLifecycleMode", "Ephemeral")
+		c.add("the handle is that of an inline volume of this pod", voldata.Lifecycle, voldata.Ephemeral)
 	} else {
-		c.add("the handle is not that of an inline volume", "volumeLifecycleMode", "Persistent")
+		c.add("the handle is not that of an inline volume", voldata.Lifecycle, voldata.Persistent)
 	}
 }

@@ -73,7 +73,7 @@ func (e *evidence) named(word string) []node.VolData {
 		if !byName && len(handles) == 0 {
 			continue
 		}
-		name := v.Data["driverName"] + "^" + v.Data["volumeHandle"]
+		name := v.Data.VolumeName()
 		if v.Wrong != "" {
 			name = e.volumeName(v)
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/kvol/kvol/internal/host"
 	"github.com/kvol/kvol/internal/paths"
 	"github.com/kvol/kvol/internal/plugins"
+	"github.com/kvol/kvol/internal/plugins/csi/voldata"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -110,7 +111,7 @@ func (p *plugin) CheckSpec(spec *plugins.Spec, pod plugins.PodRef) error {
 // reconstructed is the spec that metadata gives. What it is of, its kind in the path,
 // tells what it does not say.
 func reconstructed(d data, name, podUID string, readOnly, block bool) plugins.Reconstructed {
-	if d.lifecycle == ephemeral {
+	if d.lifecycle == voldata.Ephemeral {
 		spec := plugins.NewSpecFromVolume(&v1.Volume{Name: name, VolumeSource: v1.VolumeSource{CSI: &v1.CSIVolumeSource{Driver: d.driver}}})
 		spec.PodUID, spec.ReadOnly = podUID, readOnly
 		return plugins.Reconstructed{Spec: spec, Missing: details("", "readOnly", "fsType", "volumeAttributes", "nodePublishSecretRef")}

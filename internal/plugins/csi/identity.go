@@ -10,6 +10,7 @@ import (
 	"github.com/kvol/kvol/internal/host/mounts"
 	"github.com/kvol/kvol/internal/paths"
 	"github.com/kvol/kvol/internal/plugins"
+	"github.com/kvol/kvol/internal/plugins/csi/voldata"
 )
 
 // dataFile is the name of the metadata beside a mount.
@@ -109,7 +110,7 @@ func (p *plugin) beside(mounted string) (volume, bool) {
 		return volume{}, false
 	}
 	d := p.read(filepath.Join(filepath.Dir(mounted), dataFile))
-	if d.state != whole || d.lifecycle == ephemeral || misplaced(at, d.volume) {
+	if d.state != whole || d.lifecycle == voldata.Ephemeral || misplaced(at, d.volume) {
 		return volume{}, false
 	}
 	return d.volume, true

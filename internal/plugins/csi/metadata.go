@@ -1,7 +1,6 @@
 package csi
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,23 +10,8 @@ import (
 	"github.com/kvol/kvol/internal/host/act"
 	"github.com/kvol/kvol/internal/host/safefs"
 	"github.com/kvol/kvol/internal/paths"
+	"github.com/kvol/kvol/internal/plugins/csi/voldata"
 )
-
-// The keys of vol_data.json (volDataKey in pkg/volume/csi/csi_mounter.go).
-const (
-	keyDriver     = "driverName"
-	keyHandle     = "volumeHandle"
-	keySpec       = "specVolID"
-	keyNode       = "nodeName"
-	keyAttachment = "attachmentID"
-	keyLifecycle  = "volumeLifecycleMode"
-
-	persistent = "Persistent"
-	ephemeral  = "Ephemeral"
-)
-
-// maxData is far more than a kubelet writes into such a file.
-const maxData = 64 << 10
 
 // volume is a volume as a driver knows it.
 type volume struct{ driver, handle string }
@@ -65,22 +49,14 @@ type data struct {
 // parse reads what a kubelet writes, which it does not write whole or not at all: a
 // crash leaves an empty or a cut file.
 func parse(raw []byte) data {
-	var all map[string]any
-	if err := json.NewDecoder(bytes.NewReader(raw)).Decode(&all); err != nil { // whatever follows, as the kubelet
-		if len(raw) == 0 {
-			return data{state: broken, why: "it is empty"}
-		}
-		return data{state: broken, why: tame(err.Error())}
+	d, wrong := voldata.Parse(raw)
+	if wrong == "" {
+		wrong = d.Lacks(voldata.Driver, voldata.Handle)
 	}
-	text := func(key string) string {
-		s, _ := all[key].(string) // of another type it tells nothing
-		return s
+	if wrong != "" {
+		return data{state: broken, why: wrong}
 	}
-	v := volume{text(keyDriver), text(keyHandle)}
-	if v.handle == "" || paths.ValidDriverName(v.driver) != nil {
-		return data{state: broken, why: "it names no driver and volume"}
-	}
-	return data{volume: v, state: whole, lifecycle: text(keyLifecycle)}
+	return data{volume: volume{d[voldata.Driver], d[voldata.Handle]}, state: whole, lifecycle: d[voldata.Lifecycle]}
 }
 
 // read reads a metadata file as it is on disk.
@@ -89,7 +65,7 @@ func (p *plugin) read(file string) data {
 	if err != nil {
 		return data{state: missing}
 	}
-	raw, err := root.ReadFile(file, maxData)
+	raw, err := root.ReadFile(file, voldata.Max)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return data{state: missing}
@@ -141,12 +117,12 @@ func (p *plugin) write(run *act.Runner, file string, v volume, content map[strin
 // with an empty lifecycle of a raw block volume.
 func (p *plugin) ownData(v volume, name, lifecycle string) map[string]string {
 	out := map[string]string{
-		keyDriver: v.driver, keyHandle: v.handle, keySpec: name, keyNode: p.host.NodeName,
+		voldata.Driver: v.driver, voldata.Handle: v.handle, voldata.Spec: name, voldata.Node: p.host.NodeName,
 		// There also where nothing is attached.
-		keyAttachment: paths.CSIAttachmentID(v.handle, v.driver, p.host.NodeName),
+		voldata.Attachment: paths.CSIAttachmentID(v.handle, v.driver, p.host.NodeName),
 	}
 	if lifecycle != "" {
-		out[keyLifecycle] = lifecycle
+		out[voldata.Lifecycle] = lifecycle
 	}
 	return out
 }

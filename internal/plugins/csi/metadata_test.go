@@ -7,6 +7,7 @@ import (
 	"unicode"
 
 	"github.com/kvol/kvol/internal/host"
+	"github.com/kvol/kvol/internal/plugins/csi/voldata"
 )
 
 // Files as a kubelet writes them (the first three are of a real node), and as a crash,
@@ -21,7 +22,8 @@ var files = map[string]struct {
 	"staged":          {`{"driverName":"loopfs.test","volumeHandle":"/var/lib/loopvols/v1.img"}` + "\n", whole, volume{"loopfs.test", "/var/lib/loopvols/v1.img"}},
 	"a driver with ^": {`{"driverName":"d^e","volumeHandle":"h"}`, broken, volume{}},
 	"a handle with ^": {`{"driverName":"d.test","volumeHandle":"a^b"}`, whole, volume{"d.test", "a^b"}},
-	"further keys":    {`{"driverName":"d.test","volumeHandle":"h","new":{"a":[1]},"nodeName":7}`, whole, volume{"d.test", "h"}},
+	"further keys":    {`{"driverName":"d.test","volumeHandle":"h","new":"a","nodeName":null}`, whole, volume{"d.test", "h"}},
+	"no texts":        {`{"driverName":"d.test","volumeHandle":"h","new":{"a":[1]}}`, broken, volume{}}, // nor for a kubelet
 	"empty":           {"", broken, volume{}},
 	"zeroes":          {strings.Repeat("\x00", 4096), broken, volume{}},
 	"cut short":       {`{"driverName":"d.test","volumeHan`, broken, volume{}},
@@ -68,17 +70,17 @@ func FuzzParse(f *testing.F) {
 // What kvol writes is what a kubelet writes, key by key.
 func TestOwnData(t *testing.T) {
 	p := &plugin{host: &host.Host{Options: host.Options{NodeName: "node1"}}}
-	got, err := json.Marshal(p.ownData(volume{"hostpath.csi.k8s.io", "47f49f0b-e5a3-11f1-9166-827482195b05"}, "pvc-3375dde1-10a0-459b-ab14-e8cb141ff78f", persistent))
+	got, err := json.Marshal(p.ownData(volume{"hostpath.csi.k8s.io", "47f49f0b-e5a3-11f1-9166-827482195b05"}, "pvc-3375dde1-10a0-459b-ab14-e8cb141ff78f", voldata.Persistent))
 	// testdata/real-node/vol_data.txt
 	const want = `{"attachmentID":"csi-06688c6033cb4891b0db4d6c1d9f406e3309eac37256427cb2585e99f03c910c","driverName":"hostpath.csi.k8s.io","nodeName":"node1",` +
 		`"specVolID":"pvc-3375dde1-10a0-459b-ab14-e8cb141ff78f","volumeHandle":"47f49f0b-e5a3-11f1-9166-827482195b05","volumeLifecycleMode":"Persistent"}`
 	if err != nil || string(got) != want {
 		t.Errorf("%s, %v", got, err)
 	}
-	if d := parse(got); d.state != whole || d.lifecycle != persistent {
+	if d := parse(got); d.state != whole || d.lifecycle != voldata.Persistent {
 		t.Errorf("it is read back as %+v", d)
 	}
-	if _, has := p.ownData(volume{"d", "h"}, "raw", "")[keyLifecycle]; has {
+	if _, has := p.ownData(volume{"d", "h"}, "raw", "")[voldata.Lifecycle]; has {
 		t.Error("a raw block volume's data has a lifecycle mode")
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/kvol/kvol/internal/host/exec"
 	"github.com/kvol/kvol/internal/paths"
 	"github.com/kvol/kvol/internal/plugins"
+	"github.com/kvol/kvol/internal/plugins/csi/voldata"
 )
 
 type deviceMounter struct{ *plugin }
@@ -126,7 +127,7 @@ func (d deviceMounter) plain(ctx context.Context, run *act.Runner, w *wanted, pa
 	if err := run.MkdirAll(ctx, path, 0o750, "the volume's staging directory"); err != nil {
 		return err
 	}
-	return d.keep(ctx, run, metadataOf(path), w.volume, map[string]string{keyDriver: w.driver, keyHandle: w.handle})
+	return d.keep(ctx, run, metadataOf(path), w.volume, map[string]string{voldata.Driver: w.driver, voldata.Handle: w.handle})
 }
 
 // stageRequest is all of the call but the publish context and the secrets themselves.

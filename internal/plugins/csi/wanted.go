@@ -14,6 +14,7 @@ import (
 	"github.com/kvol/kvol/internal/host/exec"
 	"github.com/kvol/kvol/internal/paths"
 	"github.com/kvol/kvol/internal/plugins"
+	"github.com/kvol/kvol/internal/plugins/csi/voldata"
 
 	v1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -118,9 +119,9 @@ func (w *wanted) attachable() bool {
 // lifecycle is the volumeLifecycleMode of the metadata.
 func (w *wanted) lifecycle() string {
 	if w.inline {
-		return ephemeral
+		return voldata.Ephemeral
 	}
-	return persistent
+	return voldata.Persistent
 }
 
 // secret reads a Secret that the volume refers to; no reference gives none.
