@@ -5,13 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/kvol/kvol/internal/api"
-	"github.com/kvol/kvol/internal/host"
 	"github.com/kvol/kvol/internal/host/kubelet"
 	"github.com/kvol/kvol/internal/host/safefs"
 	"github.com/kvol/kvol/internal/node/alive"
@@ -30,7 +27,7 @@ func (l *Leftovers) findKubelet(ctx context.Context) error {
 		return err
 	}
 	for _, k := range slices.Backward(all) {
-		if isOn(ctx, l.host, k) {
+		if owns, err := l.host.OwnedBy(ctx, k); owns || err != nil {
 			l.Kubelet = &k
 			return nil
 		}
@@ -40,27 +37,6 @@ func (l *Leftovers) findKubelet(ctx context.Context) error {
 		l.Kubelet = &kubelet.Process{}
 	}
 	return nil
-}
-
-func isOn(ctx context.Context, h *host.Host, k kubelet.Process) bool {
-	if h.PathOf(k.RootDir) == h.Layout.Root || filepath.Clean(k.RootDir) == filepath.Clean(h.RootDir) {
-		return true
-	}
-	root, err := h.Root()
-	if err != nil {
-		return false
-	}
-	info, err := root.Stat(".")
-	if err != nil {
-		return false
-	}
-	ctx, cancel := context.WithTimeout(ctx, h.ProbeTimeout)
-	defer cancel()
-	dir, err := kubelet.Resolve(ctx, h.Helper, filepath.Join(h.ProcRoot, strconv.Itoa(k.PID)), k.RootDir)
-	if err != nil {
-		return !errors.Is(err, fs.ErrNotExist)
-	}
-	return dir == kubelet.Dir{Dev: info.Dev, Ino: info.Ino}
 }
 
 // Held says whether a running kubelet may have a leftover volume of a pod in its
