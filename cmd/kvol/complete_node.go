@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strconv"
@@ -28,6 +29,7 @@ func (t tab) volumes(keep func(node.Seen) bool) (out []string) {
 	}
 	all := map[string]*volume{}
 	plugin := t.flag("plugin")
+	plugin = cmp.Or(fullName(plugin), plugin)
 	for _, s := range t.look().seen {
 		if !plain.MatchString(s.Volume) || !keep(s) || plugin != "" && s.Plugin != plugin {
 			continue
@@ -127,7 +129,8 @@ func namespaces(t tab) ([]string, cobra.ShellCompDirective) {
 	return slices.Sorted(maps.Keys(found)), noFiles
 }
 
-// pluginNames are kvol's own plugins, and those of what is on the node.
+// pluginNames are kvol's own plugins, and those of what is on the node; once a word is
+// begun also without Kubernetes' vendor.
 func pluginNames(t tab) (out []string, directive cobra.ShellCompDirective) {
 	found := map[string]string{}
 	for _, s := range t.look().seen {
@@ -140,6 +143,9 @@ func pluginNames(t tab) (out []string, directive cobra.ShellCompDirective) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(found)) {
 		out = append(out, described(name, found[name]))
+		if short, ok := strings.CutPrefix(name, reservedVendor); ok && t.word != "" {
+			out = append(out, described(short, found[name]))
+		}
 	}
 	return out, noFiles
 }

@@ -128,6 +128,8 @@ func TestComplete(t *testing.T) {
 		{[]string{"ls", "--volume", "cache", "--pod-uid", "7b"}, []string{podB + "\tcache, data"}, ":4"},
 		{[]string{"ls", "--pod-uid="}, []string{podA + "\tdata, hung, pvc-1", podB + "\tcache, data"}, ":4"},
 		{[]string{"ls", "--plugin", "kubernetes.io/n"}, []string{"kubernetes.io/nfs"}, ":4"},
+		{[]string{"ls", "--plugin", "nf"}, []string{"nfs"}, ":4"},
+		{[]string{"teardown", "--plugin", "nfs", ""}, []string{"hung\tkubernetes.io/nfs, 1 pod"}, ":4"},
 		{[]string{"ls", "--kind", "podV"}, []string{"podVolume"}, ":4"},
 		{[]string{"ls", "--state", "ok,sta"}, []string{"ok,stale"}, ":4"},
 		{[]string{"ls", "--state", "stale,sta"}, nil, ":4"},

@@ -61,7 +61,7 @@ func (o *historyOptions) addFlags(f *pflag.FlagSet, since *string) {
 	f.StringVar(&o.volume, "volume", "", "only this `VOLUME`")
 	f.StringVar(&o.podUID, "pod-uid", "", "only the pod with this `UID`")
 	f.StringVar(&o.pod, "pod", "", "only the pod whose `UID` this is, or begins so")
-	f.StringVar(&o.plugin, "plugin", "", "only this `PLUGIN`, as kubernetes.io/nfs")
+	f.StringVar(&o.plugin, "plugin", "", "only this `PLUGIN`, as kubernetes.io/nfs or nfs")
 	f.StringVar(since, "since", "", "only what began since this `TIME`: 24h, 2026-03-01 or 2026-03-01T10:00:00Z")
 	f.IntVar(&o.limit, "limit", 50, "only the last `N`; 0 shows all")
 }

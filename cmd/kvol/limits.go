@@ -33,7 +33,7 @@ func newLimitsCmd(a *app) *cobra.Command {
 			return a.do(cmd, readLimit, o)
 		},
 	}
-	cmd.Flags().StringVar(&o.plugin, "plugin", "", "only this `PLUGIN`, as kubernetes.io/csi")
+	cmd.Flags().StringVar(&o.plugin, "plugin", "", "only this `PLUGIN`, as kubernetes.io/csi or csi")
 	return cmd
 }
 

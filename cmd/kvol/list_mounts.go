@@ -121,7 +121,7 @@ func newListMountsCmd(a *app) *cobra.Command {
 func (o *listMountsOptions) addFlags(f *pflag.FlagSet) {
 	f.StringSliceVar(&o.kinds, "kind", nil, "only these `KINDS`: "+words(mountKinds))
 	f.StringSliceVar(&o.states, "state", nil, "only these `STATES`: "+words(mountStates))
-	f.StringVar(&o.filter.Plugin, "plugin", "", "only this `PLUGIN`, as kubernetes.io/nfs")
+	f.StringVar(&o.filter.Plugin, "plugin", "", "only this `PLUGIN`, as kubernetes.io/nfs or nfs")
 	f.StringVar(&o.filter.Volume, "volume", "", "only this `VOLUME`: a name, or driver^handle")
 	f.StringVar(&o.filter.PodUID, "pod-uid", "", "only the pod with this `UID`")
 	f.StringVar(&o.filter.Pod, "pod", "", "only this `POD`: a UID or how it begins, a name, or namespace/name")

@@ -96,6 +96,9 @@ func showList[T any](a *app, view render.View[T], get func() (*api.List[T], erro
 	if l == nil {
 		return err
 	}
+	if err == nil && len(l.Items) == 0 {
+		err = a.noPlugin
+	}
 	return errors.Join(err, a.list(l.Warnings, len(l.Items), view.Empty(), err, o, func(w io.Writer) error {
 		return view.Write(w, l, o)
 	}))

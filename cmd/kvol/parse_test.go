@@ -52,12 +52,12 @@ func TestWordsParse(t *testing.T) {
 		"delete -f a --dry-run":          &verbOptions{verb: ops.Delete, volumeOptions: volumeOptions{files: []string{"a"}}, dryRun: true},
 		"provision -f a --claim c --dry-run": &provisionOptions{
 			volumeOptions: volumeOptions{files: []string{"a"}}, claim: "c", dryRun: true},
-		"paths /a b":            &pathsOptions{paths: []string{"/a", "b"}},
-		"paths -f a --plugin p": &pathsOptions{volumeOptions: volumeOptions{files: []string{"a"}, plugin: "p"}, paths: []string{}},
-		"list-mounts":           &listMountsOptions{interval: 5 * time.Second, filter: node.ListOptions{Probe: true}},
-		"ls --kind podVolume,other --no-probe --pod-uid u --plugin p --volume v": &listMountsOptions{
+		"paths /a b":              &pathsOptions{paths: []string{"/a", "b"}},
+		"paths -f a --plugin v/p": &pathsOptions{volumeOptions: volumeOptions{files: []string{"a"}, plugin: "v/p"}, paths: []string{}},
+		"list-mounts":             &listMountsOptions{interval: 5 * time.Second, filter: node.ListOptions{Probe: true}},
+		"ls --kind podVolume,other --no-probe --pod-uid u --plugin v/p --volume v": &listMountsOptions{
 			kinds: []string{"podVolume", "other"}, noProbe: true, interval: 5 * time.Second, filter: node.ListOptions{
-				Kinds: []api.MountKind{api.KindPodVolume, api.KindOther}, PodUID: "u", Plugin: "p", Volume: "v"}},
+				Kinds: []api.MountKind{api.KindPodVolume, api.KindOther}, PodUID: "u", Plugin: "v/p", Volume: "v"}},
 		"ls --state stale --state ok --owner gone,unknown --orphans --duplicates --pod s/w --namespace s --device 8:1": &listMountsOptions{
 			states: []string{"stale", "ok"}, owners: []string{"gone", "unknown"}, interval: 5 * time.Second, filter: node.ListOptions{Probe: true, States: []api.State{api.StateStale, api.StateOK},
 				Owners: []api.Owner{api.OwnerGone, api.OwnerUnknown}, Orphans: true, Duplicates: true, Pod: "s/w", Namespace: "s", Device: "8:1"}},
@@ -65,11 +65,11 @@ func TestWordsParse(t *testing.T) {
 		"plugins":      &pluginsOptions{},
 		"history --volume v --since 2026-03-01T10:00:00Z --limit 3": &historyOptions{
 			volume: "v", since: time.Date(2026, 3, 1, 10, 0, 0, 0, time.UTC), limit: 3},
-		"history --pod 0a8e9c5e --plugin p": &historyOptions{pod: "0a8e9c5e", plugin: "p", limit: 50},
-		"limits --plugin p":                 &limitsOptions{plugin: "p"},
-		"plugins --plugin p":                &pluginsOptions{plugin: "p"},
-		"wait a /b --for mounted --pod-uid u --plugin p": &waitOptions{subjects: []string{"a", "/b"}, condition: "mounted",
-			volumeOptions: volumeOptions{podUID: "u", plugin: "p"}},
+		"history --pod 0a8e9c5e --plugin v/p": &historyOptions{pod: "0a8e9c5e", plugin: "v/p", limit: 50},
+		"limits --plugin v/p":                 &limitsOptions{plugin: "v/p"},
+		"plugins --plugin v/p":                &pluginsOptions{plugin: "v/p"},
+		"wait a /b --for mounted --pod-uid u --plugin v/p": &waitOptions{subjects: []string{"a", "/b"}, condition: "mounted",
+			volumeOptions: volumeOptions{podUID: "u", plugin: "v/p"}},
 		"config view --show-origin": &configViewOptions{showOrigin: true},
 		"version":                   &versionOptions{},
 	} {

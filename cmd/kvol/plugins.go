@@ -33,7 +33,7 @@ func newPluginsCmd(a *app) *cobra.Command {
 			return a.do(cmd, readLimit, o)
 		},
 	}
-	cmd.Flags().StringVar(&o.plugin, "plugin", "", "only this `PLUGIN`, as kubernetes.io/nfs")
+	cmd.Flags().StringVar(&o.plugin, "plugin", "", "only this `PLUGIN`, as kubernetes.io/nfs or nfs")
 	return cmd
 }
 

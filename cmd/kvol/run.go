@@ -48,6 +48,7 @@ type app struct {
 	changes, acts bool
 	anyRoot       bool      // the command needs no root directory
 	endless       bool      // the command ends when it is told to
+	noPlugin      error     // the failure where nothing on the node is of --plugin
 	handed        *handover // nil unless this process came from another mount namespace
 	own           map[string]host.OwnDir
 
@@ -175,6 +176,9 @@ func (a *app) do(cmd *cobra.Command, limit time.Duration, r runner) error {
 		for _, warning := range a.strangeVariables(cmd.Root().PersistentFlags()) {
 			a.log.Warn(warning)
 		}
+	}
+	if err := a.namePlugin(cmd.Flags()); err != nil {
+		return err
 	}
 	ctx, cancel := context.WithTimeout(cmd.Context(), a.watch(limit))
 	defer cancel()

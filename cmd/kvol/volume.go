@@ -78,7 +78,7 @@ func (o *volumeOptions) uids() []string {
 }
 
 func (o *volumeOptions) addPluginFlag(f *pflag.FlagSet) {
-	f.StringVar(&o.plugin, "plugin", "", "`NAME` of the only plugin to look in, as kvol plugins has it: kubernetes.io/csi")
+	f.StringVar(&o.plugin, "plugin", "", "`NAME` of the only plugin to look in, as kvol plugins has it: kubernetes.io/csi, or csi")
 }
 
 // argument takes the VOLUME of a reverse verb.

@@ -34,6 +34,14 @@ const (
 	VSpherePlugin     = "kubernetes.io/vsphere-volume"
 )
 
+// KubernetesPlugins are the names that Kubernetes has, or had.
+var KubernetesPlugins = []string{
+	AWSEBSPlugin, AzureDiskPlugin, AzureFilePlugin, CephFSPlugin, CinderPlugin, ConfigMapPlugin, CSIPlugin,
+	DownwardAPIPlugin, EmptyDirPlugin, FCPlugin, FlockerPlugin, GCEPDPlugin, GitRepoPlugin, GlusterFSPlugin,
+	HostPathPlugin, ImagePlugin, ISCSIPlugin, LocalPlugin, NFSPlugin, PhotonPDPlugin, PortworxPlugin,
+	ProjectedPlugin, QuobytePlugin, RBDPlugin, ScaleIOPlugin, SecretPlugin, StorageOSPlugin, VSpherePlugin,
+}
+
 // layout is one line of the table: a path below the root and what it is.
 //
 // An element of the path is text, a {variable}, or text before a {variable}
