@@ -155,9 +155,24 @@ var descend = map[paths.Kind]bool{
 	paths.CSIBlockPublishesDir: true, paths.CSIBlockPublishDir: true,
 }
 
-// dir walks a directory and says whether it has an entry "mount".
+// dir walks a directory of the root and says whether it has an entry "mount".
 func (w *walker) dir(path string) (hasMount bool) {
-	entries, err := w.root.ReadDir(path)
+	d, err := w.root.OpenDir(path)
+	return w.walk(d, path, err)
+}
+
+// in is dir of a directory in one that is open.
+func (w *walker) in(d *safefs.Directory, name, path string) (hasMount bool) {
+	d, err := d.OpenDir(name)
+	return w.walk(d, path, err)
+}
+
+func (w *walker) walk(d *safefs.Directory, path string, err error) (hasMount bool) {
+	var entries []safefs.Entry
+	if err == nil {
+		defer d.Close()
+		entries, err = d.Read()
+	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, safefs.ErrIsMount):
 		return false // it went meanwhile, or is listed as a mount
@@ -167,12 +182,12 @@ func (w *walker) dir(path string) (hasMount bool) {
 	}
 	for _, e := range entries {
 		hasMount = hasMount || e.Name == "mount"
-		w.entry(filepath.Join(path, e.Name), e.Type)
+		w.entry(d, e.Name, path+"/"+e.Name, e.Type)
 	}
 	return hasMount
 }
 
-func (w *walker) entry(path string, kind safefs.Type) {
+func (w *walker) entry(d *safefs.Directory, name, path string, kind safefs.Type) {
 	if w.seen[path] {
 		return
 	}
@@ -183,7 +198,7 @@ func (w *walker) entry(path string, kind safefs.Type) {
 	case kind == safefs.Dir && at.Rest == "" && at.Kind == paths.PodVolume && at.Plugin == paths.CSIPlugin:
 		// A CSI volume is mounted in its directory, not on it; where even that place
 		// is gone, what is left is shown as the volume.
-		if w.dir(path) {
+		if w.seen[path+"/mount"] || w.in(d, name, path) {
 			return
 		}
 		mk = api.KindPodVolume
@@ -191,7 +206,7 @@ func (w *walker) entry(path string, kind safefs.Type) {
 		w.remains = append(w.remains, place{Path: at, path: path, kind: mk, entry: kind})
 		return
 	case kind == safefs.Dir && at.Rest == "" && descend[at.Kind]:
-		w.dir(path)
+		w.in(d, name, path)
 		return
 	case kind == safefs.Symlink && at.PodUID != "" && at.Rest == "" && (descend[at.Kind] || at.Kind == paths.PodVolume):
 		// What is mounted by way of it is where it leads to.

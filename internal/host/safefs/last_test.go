@@ -20,7 +20,7 @@ func TestLastElement(t *testing.T) {
 	testutil.Root(t)
 	always := []string{"Parent", "Stat"}
 	open := append([]string{"Open", "Chown", "Chmod"}, always...)
-	dir := append([]string{"ReadDir", "Mkdir", "MkdirAll"}, open...)
+	dir := append([]string{"ReadDir", "OpenDir", "Mkdir", "MkdirAll"}, open...)
 	mounted := append([]string{"Mkdir", "MkdirAll", "OpenMount"}, always...)
 	for _, c := range []struct {
 		name    string

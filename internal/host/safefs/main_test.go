@@ -86,6 +86,7 @@ var operations = []operation{
 	{"OpenMount", false, func(r *Root, n string) error { f, _, err := r.OpenMount(n); return closing(f, err) }},
 	{"Stat", false, func(r *Root, n string) error { _, err := r.Stat(n); return err }},
 	{"ReadDir", false, func(r *Root, n string) error { _, err := r.ReadDir(n); return err }},
+	{"OpenDir", false, openDirIn},
 	{"ReadFile", false, func(r *Root, n string) error { _, err := r.ReadFile(n, 1<<10); return err }},
 	{"Readlink", false, func(r *Root, n string) error { _, err := r.Readlink(n); return err }},
 	{"Mkdir", false, func(r *Root, n string) error { _, err := r.Mkdir(n, 0o750); return err }},
@@ -101,6 +102,26 @@ var operations = []operation{
 		return closing(r.OpenFile(n, unix.O_RDWR|unix.O_CREAT|unix.O_APPEND, 0o600))
 	}},
 	{"UnlinkOwn", true, func(r *Root, n string) error { return r.UnlinkOwn(n) }},
+}
+
+// openDirIn opens a directory from the one that it lies in, where there is one.
+func openDirIn(r *Root, n string) error {
+	d, err := r.OpenDir(n)
+	if elems, bad := r.elements("", n); bad == nil && len(elems) > 0 {
+		if in, bad := r.OpenDir(filepath.Dir(n)); bad == nil {
+			defer in.Close()
+			if err == nil {
+				d.Close()
+			}
+			d, err = in.OpenDir(filepath.Base(n))
+		}
+	}
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	_, err = d.Read()
+	return err
 }
 
 func closing(f *os.File, err error) error {

@@ -1,13 +1,13 @@
 package safefs
 
 import (
-	"bytes"
 	"encoding/binary"
 	"fmt"
 	"io"
 	"os"
 	"slices"
 	"strings"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -109,10 +109,18 @@ func (r *Root) Stat(name string) (Info, error) {
 	return info, fail(op, s.path, err)
 }
 
-// ReadDir lists a directory, sorted by name. What is mounted on it is not listed:
-// a mount point is ErrIsMount.
-func (r *Root) ReadDir(name string) ([]Entry, error) {
-	const op = "read directory"
+// Directory is one that is open for reading. What lies in it is opened from it: a
+// walk through a tree need not go from the root to each directory anew.
+type Directory struct {
+	root *Root
+	fd   int
+	path string
+}
+
+const readDirectory = "read directory"
+
+// OpenDir opens a directory. What is mounted on it is not: a mount point is ErrIsMount.
+func (r *Root) OpenDir(name string) (*Directory, error) {
 	f, err := r.Open(name)
 	if err != nil {
 		return nil, err
@@ -120,14 +128,34 @@ func (r *Root) ReadDir(name string) ([]Entry, error) {
 	defer f.Close()
 	fd, err := openat(int(f.Fd()), ".", unix.O_RDONLY|unix.O_DIRECTORY, 0)
 	if err != nil {
-		return nil, fail(op, f.Name(), err)
+		return nil, fail(readDirectory, f.Name(), err)
 	}
-	defer unix.Close(fd)
+	return &Directory{r, fd, f.Name()}, nil
+}
+
+// OpenDir opens a directory in this one, as the root does by its whole name, which
+// alone can tell what is in the way.
+func (d *Directory) OpenDir(name string) (*Directory, error) {
+	if d.root.kernel.openat2 {
+		if fd, err := openat2(d.fd, name, unix.O_RDONLY|unix.O_DIRECTORY, 0); err == nil {
+			return &Directory{d.root, fd, d.path + "/" + name}, nil
+		}
+	}
+	return d.root.OpenDir(d.path + "/" + name)
+}
+
+// Close ends it.
+func (d *Directory) Close() { unix.Close(d.fd) }
+
+// Read lists the directory, sorted by name. It can be read once.
+func (d *Directory) Read() ([]Entry, error) {
+	buf := buffers.Get().(*[32 << 10]byte)
+	defer buffers.Put(buf)
 	var out []Entry
-	for buf := make([]byte, 32<<10); ; {
-		part, err := readEntries(fd, buf)
+	for {
+		part, err := readEntries(d.fd, buf[:])
 		if err != nil {
-			return nil, fail(op, f.Name(), err)
+			return nil, fail(readDirectory, d.path, err)
 		}
 		if part == nil {
 			slices.SortFunc(out, func(a, b Entry) int { return strings.Compare(a.Name, b.Name) })
@@ -135,6 +163,19 @@ func (r *Root) ReadDir(name string) ([]Entry, error) {
 		}
 		out = append(out, part...)
 	}
+}
+
+var buffers = sync.Pool{New: func() any { return new([32 << 10]byte) }}
+
+// ReadDir lists a directory, sorted by name. What is mounted on it is not listed:
+// a mount point is ErrIsMount.
+func (r *Root) ReadDir(name string) ([]Entry, error) {
+	d, err := r.OpenDir(name)
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	return d.Read()
 }
 
 // readEntries reads the next part of a directory, nil at its end. The os
@@ -146,20 +187,20 @@ func readEntries(fd int, buf []byte) ([]Entry, error) {
 	if err != nil || n <= 0 {
 		return nil, err
 	}
-	out := []Entry{}
-	for b := buf[:n]; len(b) > 0; {
+	out := make([]Entry, 0, n/32)
+	text := string(buf[:n]) // of all names at once
+	for at := 0; at < n; {
 		// struct linux_dirent64 of getdents(2): ino and off of 8 bytes, reclen of 2,
 		// type of 1, then the name up to a NUL.
-		size := binary.NativeEndian.Uint16(b[16:])
-		typ := uint32(b[18]) << 12 // DTTOIF of <dirent.h>
-		name, _, _ := bytes.Cut(b[19:size], []byte{0})
-		b = b[size:]
-		e := Entry{string(name), typeOf(typ)}
-		if e.Name == "." || e.Name == ".." {
+		size := int(binary.NativeEndian.Uint16(buf[at+16:]))
+		name, _, _ := strings.Cut(text[at+19:at+size], "\x00")
+		e := Entry{name, typeOf(uint32(buf[at+18]) << 12)} // DTTOIF of <dirent.h>
+		at += size
+		if name == "." || name == ".." {
 			continue
 		}
 		if e.Type == Unknown {
-			info, err := kernel{mountIDs: true}.statAt(fd, e.Name)
+			info, err := kernel{mountIDs: true}.statAt(fd, name)
 			if lookupFailed(err) {
 				continue // removed meanwhile
 			}

@@ -161,7 +161,7 @@ func TestBadNames(t *testing.T) {
 			for _, op := range operations {
 				err := r.do(op, name)
 				isRoot := name == "." || name == root || name == root+"/"
-				if isRoot && (op.name == "Open" || op.name == "Stat" || op.name == "ReadDir" || op.name == "MkdirAll") {
+				if isRoot && (op.name == "Open" || op.name == "Stat" || op.name == "ReadDir" || op.name == "OpenDir" || op.name == "MkdirAll") {
 					wantErr(t, err, nil, "")
 					continue
 				}
