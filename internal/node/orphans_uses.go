@@ -54,7 +54,7 @@ func (l *Leftovers) ties(u use, o *Leftover, m *mounts.Mount) tie {
 		return none
 	case u.kind != api.KindSubPath && u.plugin == o.Plugin && named(u, o):
 		return same
-	case u.mount != nil && m != nil && sameFS(*u.mount, *m):
+	case u.mount != nil && m != nil && u.mount.PartOf(*m):
 		return same
 	case u.mount != nil && m != nil && (u.plugin != paths.CSIPlugin || u.handle != ""):
 		return none // a CSI driver may publish another file system than it stages
@@ -74,11 +74,6 @@ func named(u use, o *Leftover) bool {
 	}
 	driver, handle, ok := strings.Cut(u.handle, "^")
 	return ok && o.At.HandleHash != "" && driver == o.At.Driver && paths.HandleHash(handle) == o.At.HandleHash
-}
-
-// sameFS says whether a mount shows what another one does, or a part of it.
-func sameFS(m, of mounts.Mount) bool {
-	return m.Major == of.Major && m.Minor == of.Minor && (m.Root == of.Root || of.Root == "/" || strings.HasPrefix(m.Root, of.Root+"/"))
 }
 
 // owner is the verdict on the pod that has something; born is when that came to be
@@ -152,7 +147,7 @@ func (l *Leftovers) mountedBy(o *Leftover, m mounts.Mount) {
 	for _, other := range l.table.SameDevice(m.Major, m.Minor) {
 		at := l.host.Layout.Parse(other.MountPoint)
 		switch {
-		case !sameFS(other, m) || at.Kind == paths.GlobalMount:
+		case !other.PartOf(m) || at.Kind == paths.GlobalMount:
 		case at.PodUID != "": // also below another mount, where it is no use
 			v, why := l.owner(at.PodUID, time.Time{})
 			o.judge(v, fmt.Sprintf("pod %s has it mounted at %s (%s)", at.PodUID, other.MountPoint, why))
@@ -165,7 +160,7 @@ func (l *Leftovers) mountedBy(o *Leftover, m mounts.Mount) {
 		o.judge(api.VerdictUnknown, "not every mount namespace could be read: "+err.Error())
 	}
 	for _, other := range others[m.Device()] {
-		if !sameFS(other.Mount, m) {
+		if !other.PartOf(m) {
 			continue
 		}
 		uid := l.podOfCopy(other.MountPoint)

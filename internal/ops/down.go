@@ -170,7 +170,7 @@ func (op *operation) usersOf(global string) []consumer {
 	}
 	var at []string
 	for _, m := range table.SameDevice(top.Major, top.Minor) {
-		if m.MountPoint != global && (top.Root == "/" || m.Root == top.Root || strings.HasPrefix(m.Root, top.Root+"/")) {
+		if m.MountPoint != global && m.PartOf(top) {
 			at = append(at, m.MountPoint)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/kvol/kvol/internal/api"
 	"github.com/kvol/kvol/internal/host/act"
+	"github.com/kvol/kvol/internal/host/mounts"
 	"github.com/kvol/kvol/internal/node"
 	"github.com/kvol/kvol/internal/paths"
 	"github.com/kvol/kvol/internal/plugins"
@@ -92,7 +93,7 @@ func (op *operation) findVolumeName() error {
 		if err != nil {
 			continue // this place does not tell; another may
 		}
-		if name, err := op.plugin.GetVolumeName(rec.Spec); err == nil {
+		if name, err := op.plugin.GetVolumeName(rec.Spec); err == nil && !op.denied(ref, name) {
 			names = append(names, name)
 		}
 	}
@@ -108,6 +109,28 @@ func (op *operation) findVolumeName() error {
 		return e.WithNext("say which: give it as driver^handle, or its document with -f")
 	}
 	return nil
+}
+
+// denied says that the mount table speaks against what a pod's metadata calls a volume:
+// the global mount of that name is there, and the pod has another file system.
+func (op *operation) denied(ref node.Ref, name string) bool {
+	inPod := op.find.Table().At(ref.Path)
+	p, err := plugins.As[plugins.DeviceMountableVolumePlugin](op.plugin)
+	if err != nil || ref.PodUID == "" || len(inPod) == 0 {
+		return false
+	}
+	u, err := p.NewDeviceUnmounter()
+	if err != nil {
+		return false
+	}
+	globals, _ := u.GlobalPaths(plugins.Ref{VolumeName: name}) // without an error there are none
+	for _, path := range globals {
+		top, mounted := op.find.Table().Top(path)
+		if mounted && !slices.ContainsFunc(inPod, func(m mounts.Mount) bool { return m.PartOf(top) }) {
+			return true
+		}
+	}
+	return false
 }
 
 // lastVolumeName is what the plugin called the volume when kvol last knew it: this

@@ -15,6 +15,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/kvol/kvol/internal/api"
 	"golang.org/x/sys/unix"
@@ -67,6 +68,11 @@ func first(options []string) string {
 
 // Device is the superblock's number in the kernel's form, "7:5".
 func (m Mount) Device() string { return fmt.Sprintf("%d:%d", m.Major, m.Minor) }
+
+// PartOf says that a mount shows what another one does, or a part of it.
+func (m Mount) PartOf(of Mount) bool {
+	return m.Major == of.Major && m.Minor == of.Minor && (m.Root == of.Root || of.Root == "/" || strings.HasPrefix(m.Root, of.Root+"/"))
+}
 
 // BadLine is a line that could not be read.
 type BadLine struct {
