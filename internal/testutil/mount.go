@@ -136,7 +136,7 @@ func Poll(t testing.TB, what string, cond func() bool) {
 }
 
 func poll(cond func() bool) bool {
-	for end := time.Now().Add(10 * time.Second); ; time.Sleep(2 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); ; time.Sleep(2 * time.Millisecond) {
 		if cond() {
 			return true
 		}

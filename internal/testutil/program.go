@@ -6,7 +6,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"strconv"
 	"sync"
 )
 
@@ -37,7 +36,12 @@ func Program(pkg string) (string, error) {
 		return path, nil
 	}
 	_, self, _, _ := runtime.Caller(0)
-	built := path + strconv.Itoa(os.Getpid()) // others may look for it at the same time
+	temp, err := os.MkdirTemp(dir, "new") // others may look for it at the same time
+	if err != nil {
+		return "", err
+	}
+	defer os.RemoveAll(temp)
+	built := filepath.Join(temp, "program")
 	cmd := exec.Command("go", "build", "-ldflags", "-s -w", "-o", built, "./"+pkg)
 	cmd.Dir = filepath.Join(filepath.Dir(self), "../..")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")

@@ -23,16 +23,22 @@ func under(t *testing.T, f func(t *testing.T)) {
 	}
 }
 
-func TestMountsStayPrivate(t *testing.T) {
+// What runs beside the tests neither sees their mounts nor is seen by them.
+func TestNamespaces(t *testing.T) {
 	Root(t)
-	dir := TempDir(t)
-	Tmpfs(t, dir)
-	other, err := os.ReadFile("/proc/1/mountinfo")
+	Tmpfs(t, TempDir(t))
+	table, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if strings.Contains(string(other), dir) {
-		t.Error("the mount is seen by process 1")
+	for line := range strings.Lines(string(table)) {
+		if strings.Contains(line, " shared:") || strings.Contains(line, " master:") {
+			t.Errorf("it propagates: %s", line)
+		}
+	}
+	// The first process, this one, and none of those that the tests were started from.
+	if first, err := os.Readlink("/proc/1/exe"); err != nil || os.Getppid() != 1 {
+		t.Errorf("process 1 is %s (%v), and the parent %d", first, err, os.Getppid())
 	}
 }
 

@@ -25,9 +25,6 @@ func (n *node) settings(words ...string) map[string]api.Setting {
 // A kubelet that runs says where the root directory is and how the node is called,
 // unless the operator does.
 func TestKubeletSaysTheRoot(t *testing.T) {
-	if !apart(t) {
-		return
-	}
 	n := newNode(t)
 	if s := n.settings()["root-dir"]; s.Value != "/var/lib/kubelet" || s.Origin != "default" {
 		t.Errorf("without a kubelet the root directory is %+v", s)
@@ -56,9 +53,6 @@ func TestKubeletSaysTheRoot(t *testing.T) {
 // The kubelet's root directory is one, however it is called: by the kubelet, by the
 // operator, by a second kubelet (one that is being replaced).
 func TestKubeletRootByLink(t *testing.T) {
-	if !apart(t) {
-		return
-	}
 	n := newNode(t)
 	link := n.dir + "/link"
 	must(t, os.Symlink("kubelet", link), os.Mkdir(n.dir+"/data", 0o755))
@@ -86,9 +80,6 @@ func TestKubeletRootByLink(t *testing.T) {
 
 // Two kubelets that have different roots: which is meant has to be said.
 func TestKubeletsApart(t *testing.T) {
-	if !apart(t) {
-		return
-	}
 	n := newNode(t)
 	must(t, os.Mkdir(n.dir+"/data", 0o755))
 	file, other := n.pv("pv", n.dir+"/data"), n.dir+"/other"
@@ -122,9 +113,6 @@ func TestKubeletsApart(t *testing.T) {
 // Everybody can call a program kubelet. Only the administrator's own can say where kvol
 // works.
 func TestKubeletThatIsNone(t *testing.T) {
-	if !apart(t) {
-		return
-	}
 	testutil.Tool(t, "setpriv")
 	evil := []string{"--root-dir=/tmp"}
 	for name, as := range map[string][]string{
@@ -161,9 +149,6 @@ func TestKubeletThatIsNone(t *testing.T) {
 
 // What has its kubelet within itself tells the root directory in its own way.
 func TestKubeletWithin(t *testing.T) {
-	if !apart(t) {
-		return
-	}
 	for _, c := range []struct {
 		name string
 		kubeletSpec

@@ -10,46 +10,10 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/kvol/kvol/internal/testutil"
 )
-
-// envApart names the test that this process runs apart.
-const envApart = "KVOL_TEST_APART"
-
-// apart runs a test again in a process that has its own process ids, mounts and users:
-// the kubelets that it starts are no other test's, whose kvol takes only those of its
-// own user namespace for kubelets, and those of the machine are not its. It is true in
-// that process. What a user namespace forbids (loop devices) cannot be done there.
-func apart(t *testing.T) bool {
-	t.Helper()
-	testutil.Root(t)
-	if os.Getenv(envApart) == t.Name() {
-		must(t, unix.Mount("proc", "/proc", "proc", 0, ""))
-		return true
-	}
-	for _, pkg := range []string{"cmd/kvol", "test/cmd/fakelet"} {
-		_, err := testutil.Program(pkg) // which that process cannot build
-		must(t, err)
-	}
-	all := []syscall.SysProcIDMap{{Size: 1<<32 - 1}}
-	cmd := exec.Command("/proc/self/exe", "-test.run=^"+t.Name()+"$", "-test.v", "-test.timeout=2m")
-	cmd.Env = append(os.Environ(), envApart+"="+t.Name())
-	cmd.SysProcAttr = &syscall.SysProcAttr{
-		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS | syscall.CLONE_NEWPID,
-		UidMappings: all, GidMappings: all, GidMappingsEnableSetgroups: true, Pdeathsig: syscall.SIGKILL,
-	}
-	out, err := cmd.CombinedOutput()
-	if err != nil || strings.Contains(string(out), "no tests to run") {
-		t.Fatalf("apart: %v\n%s", err, out)
-	}
-	t.Logf("%s", out)
-	return false
-}
 
 // kubeletSpec is a kubelet that a test starts. The zero value is one like the node's
 // own: in the same namespaces, with the node's root directory.

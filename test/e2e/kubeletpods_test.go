@@ -42,9 +42,6 @@ func (n *node) answering(s kubeletSpec, pods ...string) *runningKubelet {
 // A volume is taken from a pod that lives only at the operator's word: in a kubelet's
 // own namespace, and where it is that of all.
 func TestKubeletLivePod(t *testing.T) {
-	if !apart(t) {
-		return
-	}
 	for name, under := range map[string][]string{"namespace of its own": own, "same namespace": nil} {
 		t.Run(name, func(t *testing.T) {
 			n := newNode(t)
@@ -103,9 +100,6 @@ func (n *node) risk(flag string) {
 // A kubelet that is there and does not answer proves nothing; a list that the operator
 // has does, from where he has it.
 func TestKubeletSilent(t *testing.T) {
-	if !apart(t) {
-		return
-	}
 	n := newNode(t)
 	must(t, os.Mkdir(n.dir+"/data", 0o755))
 	file := n.pv("pv", n.dir+"/data")
@@ -123,9 +117,6 @@ func TestKubeletSilent(t *testing.T) {
 
 // A kubelet takes apart what is published for a pod that it does not know.
 func TestKubeletUnmanagedPod(t *testing.T) {
-	if !apart(t) {
-		return
-	}
 	n := newNode(t)
 	must(t, os.Mkdir(n.dir+"/data", 0o755))
 	file := n.pv("pv", n.dir+"/data")

@@ -29,9 +29,6 @@ func (n *node) hidden(k string) (dir, line string) {
 // A kubelet that has a mount namespace of its own, in a container: what kvol does it
 // does there, and all that the command line names is the operator's.
 func TestKubeletNamespace(t *testing.T) {
-	if !apart(t) {
-		return
-	}
 	n := newNode(t)
 	must(t, os.Mkdir(n.dir+"/data", 0o755))
 	docs, hide := n.hidden("docs")
@@ -86,9 +83,6 @@ func exists(path string) bool {
 
 // Who works in the kubelet's namespace shares the locks with who works outside.
 func TestKubeletNamespaceLocks(t *testing.T) {
-	if !apart(t) {
-		return
-	}
 	n := newNode(t)
 	must(t, os.Mkdir(n.dir+"/data", 0o755))
 	file := n.pv("pv", n.dir+"/data")
@@ -108,9 +102,6 @@ func TestKubeletNamespaceLocks(t *testing.T) {
 
 // The script of a dry run works only where it was made for.
 func TestKubeletNamespaceScript(t *testing.T) {
-	if !apart(t) {
-		return
-	}
 	n := newNode(t)
 	must(t, os.Mkdir(n.dir+"/data", 0o755))
 	k := n.kubelet(kubeletSpec{under: own})
@@ -125,9 +116,6 @@ func TestKubeletNamespaceScript(t *testing.T) {
 // A root directory that is only where the kubelet is, by the name that it has there:
 // of a node in a container. A chroot in the same namespace is such a place too.
 func TestKubeletElsewhere(t *testing.T) {
-	if !apart(t) {
-		return
-	}
 	n := newNode(t)
 	must(t, os.Mkdir(n.dir+"/data", 0o755), os.Mkdir(n.dir+"/own", 0o755))
 	file, root := n.pv("pv", n.dir+"/data"), n.dir+"/own/kubelet"
@@ -170,9 +158,6 @@ func TestKubeletElsewhere(t *testing.T) {
 // Where kvol cannot go it changes nothing and says how; who only looks is told that
 // it sees something else.
 func TestKubeletOutOfReach(t *testing.T) {
-	if !apart(t) {
-		return
-	}
 	testutil.Tool(t, "setpriv")
 	n := newNode(t)
 	must(t, os.Mkdir(n.dir+"/data", 0o755))
@@ -226,9 +211,6 @@ func child(t *testing.T, pid int) int {
 // kvol goes to another namespace once, and acts there only while there is a kubelet:
 // the namespace of one that ended would end with kvol, and its mounts with it.
 func TestKubeletGoneMeanwhile(t *testing.T) {
-	if !apart(t) {
-		return
-	}
 	n := newNode(t)
 	must(t, os.Mkdir(n.dir+"/data", 0o755))
 	file := n.pv("pv", n.dir+"/data")

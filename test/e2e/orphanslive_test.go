@@ -22,9 +22,6 @@ const volData = `{"driverName":"` + csiDriver + `","volumeHandle":"vol-1","specV
 // Beside a kubelet that runs on this root: what it may hold in its memory stays, with
 // the ordered way; what it cannot know of goes. Without the kubelet all goes.
 func TestOrphansBesideAKubelet(t *testing.T) {
-	if !apart(t) {
-		return
-	}
 	n := bare(t)
 	pod := n.pod(podGone)
 	n.leave(podA)
@@ -78,9 +75,6 @@ func TestOrphansBesideAKubelet(t *testing.T) {
 
 // A kubelet of another root is no reason to leave anything.
 func TestOrphansBesideAnotherKubelet(t *testing.T) {
-	if !apart(t) {
-		return
-	}
 	n := bare(t)
 	n.leave(podA)
 	n.leave(podGone)
