@@ -4,8 +4,6 @@ import (
 	"context"
 	"path/filepath"
 
-	csipb "github.com/container-storage-interface/spec/lib/go/csi"
-
 	"github.com/kvol/kvol/internal/api"
 	"github.com/kvol/kvol/internal/host/act"
 	"github.com/kvol/kvol/internal/host/safefs"
@@ -172,18 +170,11 @@ func (m *mapper) publishDevice(ctx context.Context, run *act.Runner, at blockPat
 		return err
 	}
 	defer d.close()
-	secrets, err := m.secret(m.publishSecret)
-	if err != nil {
-		return err
-	}
-	capability, err := m.capability(ctx, d, nil)
-	if err != nil {
-		return err
-	}
+	pod := &mounter{m.plugin, m.wanted, m.pod}
 	// The staging path is passed also where nothing was staged, as newer kubelets do.
-	req := &csipb.NodePublishVolumeRequest{
-		VolumeId: m.handle, StagingTargetPath: at.staging, TargetPath: target, VolumeCapability: capability,
-		Readonly: m.readOnly, VolumeContext: m.context(m.pod),
+	req, secrets, err := pod.publishRequest(ctx, d, at.staging, target, nil)
+	if err != nil {
+		return err
 	}
 	if req.PublishContext, err = m.publishContext(ctx, run, d, m.wanted); err != nil {
 		return err
@@ -195,7 +186,7 @@ func (m *mapper) publishDevice(ctx context.Context, run *act.Runner, at blockPat
 	if err := run.MkdirAll(ctx, at.publishes, 0o750, "where the driver publishes the volume"); err != nil {
 		return err
 	}
-	call := (&mounter{m.plugin, m.wanted, m.pod}).publishCall(run, d, req, secrets)
+	call := pod.publishCall(run, d, req, secrets)
 	call.File = true
 	call.Verify = func(context.Context) error {
 		info, err := run.Root.Stat(target)
@@ -225,11 +216,6 @@ type unmapper struct {
 	ref plugins.Ref
 }
 
-// identifyBlock says which volume is taken down.
-func (u *unmapper) identifyBlock(run *act.Runner, at blockPaths, place string) (volume, error) {
-	return u.identify(run, u.ref, at.data, place)
-}
-
 // UnmapPodDevice has the driver take the node away, if anything is at the publish
 // path. Up to about Kubernetes 1.16 that path was one for all pods.
 func (u *unmapper) UnmapPodDevice(ctx context.Context, run *act.Runner) error {
@@ -251,31 +237,16 @@ func (u *unmapper) UnmapPodDevice(ctx context.Context, run *act.Runner) error {
 		return err
 	}
 	if run.WithoutDriver {
-		if err := u.alone(ctx, run, target); err != nil {
-			return err
+		err = u.alone(ctx, run, target)
+	} else {
+		var v volume
+		if v, err = u.identify(run, u.ref, at.data, target); err == nil {
+			err = u.unpublish(ctx, run, v, target)
 		}
-		return u.unlinkTarget(ctx, run, target)
 	}
-	v, err := u.identifyBlock(run, at, target)
-	if err != nil {
-		return err
+	if err == nil {
+		_, err = run.Do(ctx, unlinkTarget(target))
 	}
-	d, err := u.open(ctx, v.driver)
-	if err != nil {
-		return err
-	}
-	defer d.close()
-	if err := unstack(ctx, run, target); err != nil {
-		return err
-	}
-	if _, err := run.Do(ctx, unpublishCall(run, d, v, target)); err != nil {
-		return err
-	}
-	return u.unlinkTarget(ctx, run, target)
-}
-
-func (u *unmapper) unlinkTarget(ctx context.Context, run *act.Runner, target string) error {
-	_, err := run.Do(ctx, act.Unlink{Path: target, What: safefs.BindTarget, Reason: "the empty target that the driver left"})
 	return err
 }
 
@@ -340,7 +311,7 @@ func (u *unmapper) unstageBlock(ctx context.Context, run *act.Runner, at blockPa
 	if run.WithoutDriver {
 		return u.alone(ctx, run, at.staging)
 	}
-	v, err := u.identifyBlock(run, at, at.staging)
+	v, err := u.identify(run, u.ref, at.data, at.staging)
 	if err != nil {
 		return err
 	}

@@ -102,17 +102,9 @@ func (m *mounter) publish(ctx context.Context, run *act.Runner, d *driver, targe
 	if err != nil {
 		return err
 	}
-	secrets, err := m.secret(m.publishSecret)
+	req, secrets, err := m.publishRequest(ctx, d, staging, target, group)
 	if err != nil {
 		return err
-	}
-	capability, err := m.capability(ctx, d, group)
-	if err != nil {
-		return err
-	}
-	req := &csipb.NodePublishVolumeRequest{
-		VolumeId: m.handle, StagingTargetPath: staging, TargetPath: target,
-		VolumeCapability: capability, Readonly: m.readOnly, VolumeContext: m.context(m.pod),
 	}
 	if err := emptyTarget(ctx, run, target); err != nil {
 		return err
@@ -132,6 +124,19 @@ func (m *mounter) publish(ctx context.Context, run *act.Runner, d *driver, targe
 		m.unmake(ctx, run, made, target, err)
 	}
 	return err
+}
+
+// publishRequest is all of the call but the publish context and the secrets themselves.
+func (m *mounter) publishRequest(ctx context.Context, d *driver, staging, target string, group *int64) (*csipb.NodePublishVolumeRequest, map[string]exec.Secret, error) {
+	secrets, err := m.secret(m.publishSecret)
+	if err != nil {
+		return nil, nil, err
+	}
+	capability, err := m.capability(ctx, d, group)
+	return &csipb.NodePublishVolumeRequest{
+		VolumeId: m.handle, StagingTargetPath: staging, TargetPath: target,
+		VolumeCapability: capability, Readonly: m.readOnly, VolumeContext: m.context(m.pod),
+	}, secrets, err
 }
 
 func (m *mounter) publishCall(run *act.Runner, d *driver, req *csipb.NodePublishVolumeRequest, secrets map[string]exec.Secret) act.Call {

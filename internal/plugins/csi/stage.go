@@ -3,7 +3,6 @@ package csi
 import (
 	"context"
 	"errors"
-	"path/filepath"
 
 	csipb "github.com/container-storage-interface/spec/lib/go/csi"
 
@@ -218,21 +217,8 @@ func (d deviceUnmounter) UnmountDevice(ctx context.Context, run *act.Runner, ref
 		return api.Errorf(api.ErrRefused, "is no staging directory of a CSI volume").At(path).
 			WithNext("see what it is: kvol paths %s", act.Quote(path))
 	}
-	dir := filepath.Dir(path)
-	if left, err := left(run, dir, path); err != nil || !left {
+	if done, err := d.unaided(ctx, run, path); err != nil || done {
 		return err
-	}
-	if hollow, err := isHollow(run, dir, path); err != nil || hollow {
-		if err == nil {
-			_, err = run.Do(ctx, act.Rmdir{Path: dir, Reason: "nothing of the volume is in it"})
-		}
-		return err
-	}
-	if run.WithoutDriver {
-		if err := d.alone(ctx, run, path); err != nil {
-			return err
-		}
-		return clean(ctx, run, path)
 	}
 	v, err := d.identifyGlobal(run, ref, path)
 	if err != nil {

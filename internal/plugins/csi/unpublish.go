@@ -32,21 +32,8 @@ func (u *unmounter) TearDown(ctx context.Context, run *act.Runner) error {
 	if err != nil {
 		return err
 	}
-	dir := filepath.Dir(target)
-	if left, err := left(run, dir, target); err != nil || !left {
+	if done, err := u.unaided(ctx, run, target); err != nil || done {
 		return err
-	}
-	if hollow, err := isHollow(run, dir, target); err != nil || hollow {
-		if err == nil {
-			_, err = run.Do(ctx, act.Rmdir{Path: dir, Reason: "nothing of the volume is in it"})
-		}
-		return err
-	}
-	if run.WithoutDriver {
-		if err := u.alone(ctx, run, target); err != nil {
-			return err
-		}
-		return clean(ctx, run, target)
 	}
 	if err := emptyUnmounted(ctx, run, target); err != nil {
 		return err
@@ -55,24 +42,33 @@ func (u *unmounter) TearDown(ctx context.Context, run *act.Runner) error {
 	if err != nil {
 		return err
 	}
-	d, err := u.open(ctx, v.driver)
-	if err != nil {
-		return err
-	}
-	defer d.close()
-	if err := unstack(ctx, run, target); err != nil {
-		return err
-	}
-	if _, err := run.Do(ctx, unpublishCall(run, d, v, target)); err != nil {
+	if err := u.unpublish(ctx, run, v, target); err != nil {
 		return err
 	}
 	return clean(ctx, run, target)
 }
 
-// left says whether anything of a volume is at its place.
-func left(run *act.Runner, dir, mounted string) (bool, error) {
+// unaided takes a volume away where its driver need not be asked: nothing is left of
+// it, or its directory alone, or the operator said so.
+func (p *plugin) unaided(ctx context.Context, run *act.Runner, mounted string) (done bool, err error) {
+	dir := filepath.Dir(mounted)
 	e, err := run.Entry(dir)
-	return e.Present || len(run.Table().At(mounted)) > 0, err
+	if err != nil || !e.Present && len(run.Table().At(mounted)) == 0 {
+		return true, err
+	}
+	hollow, err := isHollow(run, dir, mounted)
+	switch {
+	case err != nil:
+	case hollow:
+		_, err = run.Do(ctx, act.Rmdir{Path: dir, Reason: "nothing of the volume is in it"})
+	case !run.WithoutDriver:
+		return false, nil
+	default:
+		if err = p.alone(ctx, run, mounted); err == nil {
+			err = clean(ctx, run, mounted)
+		}
+	}
+	return true, err
 }
 
 // isHollow says that a volume's directory is all that is left: the driver was not
@@ -103,9 +99,13 @@ func emptyUnmounted(ctx context.Context, run *act.Runner, target string) error {
 // removal is the action that removes what a driver left of its target.
 func removal(e act.Entry, target string) act.Action {
 	if e.Present && e.Type != safefs.Dir {
-		return act.Unlink{Path: target, What: safefs.BindTarget, Reason: "the empty target that the driver left"}
+		return unlinkTarget(target)
 	}
 	return act.Rmdir{Path: target, Reason: "the empty mount point"}
+}
+
+func unlinkTarget(target string) act.Unlink {
+	return act.Unlink{Path: target, What: safefs.BindTarget, Reason: "the empty target that the driver left"}
 }
 
 // unstack pops what is stacked on a mount: a driver takes one off. A file system in
@@ -122,6 +122,20 @@ func unstack(ctx context.Context, run *act.Runner, path string) error {
 		}
 	}
 	return nil
+}
+
+// unpublish asks the driver.
+func (p *plugin) unpublish(ctx context.Context, run *act.Runner, v volume, target string) error {
+	d, err := p.open(ctx, v.driver)
+	if err != nil {
+		return err
+	}
+	defer d.close()
+	if err := unstack(ctx, run, target); err != nil {
+		return err
+	}
+	_, err = run.Do(ctx, unpublishCall(run, d, v, target))
+	return err
 }
 
 func unpublishCall(run *act.Runner, d *driver, v volume, target string) act.Call {
