@@ -44,11 +44,11 @@ func (s *settings) readConfig(ctx context.Context, explicit bool, flags *pflag.F
 // fault is one thing that is wrong with the file; line 0 is all of it.
 type fault struct {
 	line int
-	what string
+	what error
 }
 
 func faultf(line int, format string, args ...any) fault {
-	return fault{line, fmt.Sprintf(format, args...)}
+	return fault{line, fmt.Errorf(format, args...)}
 }
 
 // mostFaults is how many are told: a file that is none of kvol's has one a line.
@@ -76,7 +76,7 @@ func faulty(path string, faults []fault) error {
 
 func (f fault) String() string {
 	if f.line == 0 {
-		return f.what
+		return f.what.Error()
 	}
 	return fmt.Sprintf("line %d: %s", f.line, f.what)
 }

@@ -30,6 +30,8 @@ type Place struct {
 	Next          string
 	// Cause says that these are words for another error to hold, or plain failure.
 	Cause bool
+	// Late says that the kind is no constant: it is found at run time.
+	Late bool
 }
 
 func (p Place) String() string {
@@ -102,57 +104,13 @@ type reader struct {
 	places []Place
 }
 
-// maker is a function that makes an error of words that it is given.
-type maker struct {
-	params []string // its parameters' names
-	kind   string   // of what it makes, unless a parameter says it
-	next   string
-}
-
-// findMaker notes a function that makes an Error of a format and arguments. What has a
-// next step among them is a fault that a document's reader gathers: bad input.
-func (r *reader) findMaker(name string, typ *ast.FuncType, body *ast.BlockStmt) {
-	m := &maker{kind: "Input"}
-	for _, field := range typ.Params.List {
-		for _, id := range field.Names {
-			m.params = append(m.params, id.Name)
-		}
-	}
-	if !slices.Contains(m.params, "format") {
-		return
-	}
-	is := slices.Contains(m.params, "next")
-	ast.Inspect(body, func(n ast.Node) bool {
-		if e, ok := n.(ast.Expr); ok {
-			if p, ok := r.direct(e); ok && p.Message == "" && !p.Cause {
-				m.kind, m.next, is = p.Kind, cmp.Or(r.nextOf(body, e), p.Next), true
-			}
-		}
-		return true
-	})
-	if is {
-		r.makers[name] = append(r.makers[name], m)
-	}
-}
-
-// findLocalMakers notes those that a function makes for itself: bad := func(…) error.
-func (r *reader) findLocalMakers(body *ast.BlockStmt) {
-	ast.Inspect(body, func(n ast.Node) bool {
-		as, ok := n.(*ast.AssignStmt)
-		if !ok || len(as.Lhs) != 1 {
-			return true
-		}
-		if lit, ok := as.Rhs[0].(*ast.FuncLit); ok {
-			r.findMaker(text(as.Lhs[0]), lit.Type, lit.Body)
-		}
-		return true
-	})
-}
-
 // read finds the places of one declaration.
 func (r *reader) read(name string, decl ast.Node) {
 	var inside []ast.Node // causes that belong to a place already
 	ast.Inspect(decl, func(n ast.Node) bool {
+		if as, ok := n.(*ast.AssignStmt); ok {
+			r.assigned(name, decl, as)
+		}
 		e, ok := n.(ast.Expr)
 		if !ok || slices.Contains(inside, n) {
 			return true
@@ -161,7 +119,7 @@ func (r *reader) read(name string, decl ast.Node) {
 		if !ok {
 			p, ok = r.made(e)
 		}
-		if !ok || p.Message == "" && (p.Kind == Passed || p.Kind == Plain || r.makers[name] != nil) {
+		if r.makers[name] != nil && p.Message == "" || !ok || p.Message == "" && !p.Late && (p.Kind == Passed || p.Kind == Plain) {
 			return true
 		}
 		inside = append(inside, causes(e)...)
@@ -172,6 +130,43 @@ func (r *reader) read(name string, decl ast.Node) {
 	})
 }
 
+// assigned finds the places that give an error its kind after it was made: e.Kind = kind.
+func (r *reader) assigned(name string, decl ast.Node, as *ast.AssignStmt) {
+	for i, left := range as.Lhs {
+		variable, ok := strings.CutSuffix(text(left), ".Kind")
+		if !ok || i >= len(as.Rhs) || !r.isError(decl, variable) {
+			continue
+		}
+		p := Place{Package: r.dir, Func: name, Kind: kind(as.Rhs[i]), Next: r.stepsOf(decl, variable, token.NoPos)}
+		p.Late = p.Kind == Passed
+		r.places = append(r.places, p)
+	}
+}
+
+// isError says whether a variable is made of, or declared as, an Error in the declaration.
+func (r *reader) isError(decl ast.Node, variable string) (is bool) {
+	within := func(n ast.Node) (found bool) {
+		ast.Inspect(n, func(n ast.Node) bool {
+			e, ok := n.(ast.Expr)
+			found = found || ok && (text(e) == "api.Error" || text(e) == "api.Errorf" || r.dir == "internal/api" && text(e) == "Error")
+			return !found
+		})
+		return found
+	}
+	ast.Inspect(decl, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.AssignStmt:
+			is = is || slices.ContainsFunc(n.Lhs, func(e ast.Expr) bool { return text(e) == variable }) && slices.ContainsFunc(n.Rhs, func(e ast.Expr) bool { return within(e) })
+		case *ast.Field:
+			is = is || slices.ContainsFunc(n.Names, func(id *ast.Ident) bool { return id.Name == variable }) && within(n.Type)
+		case *ast.ValueSpec:
+			is = is || slices.ContainsFunc(n.Names, func(id *ast.Ident) bool { return id.Name == variable }) && n.Type != nil && within(n.Type)
+		}
+		return !is
+	})
+	return is
+}
+
 // direct reads the making of an error by api.Errorf, api.Error, fmt.Errorf or
 // errors.New.
 func (r *reader) direct(e ast.Expr) (Place, bool) {
@@ -179,7 +174,7 @@ func (r *reader) direct(e ast.Expr) (Place, bool) {
 	case *ast.CallExpr:
 		switch called := text(e.Fun); {
 		case (called == "api.Errorf" || called == "Errorf" && r.dir == "internal/api") && len(e.Args) > 1:
-			return Place{Kind: kind(e.Args[0]), Message: r.words(e.Args[1])}, true
+			return Place{Kind: kind(e.Args[0]), Message: r.words(e.Args[1]), Late: kind(e.Args[0]) == Passed}, true
 		case called == "fmt.Errorf" || called == "errors.New":
 			return Place{Kind: Plain, Message: r.words(e.Args[0]), Cause: true}, true
 		}
@@ -196,6 +191,7 @@ func (r *reader) direct(e ast.Expr) (Place, bool) {
 			switch text(kv.Key) {
 			case "Kind":
 				p.Kind = kind(kv.Value)
+				p.Late = p.Kind == Passed
 			case "Next":
 				p.Next = cmp.Or(r.words(kv.Value), "…")
 			case "Err":
@@ -225,7 +221,7 @@ func (r *reader) made(e ast.Expr) (best Place, ok bool) {
 	}
 	most := 0
 	for _, m := range r.makers[name] {
-		p, score := Place{Kind: m.kind, Next: m.next}, 0
+		p, score := Place{Kind: m.kind, Next: m.next, Cause: m.cause}, 0
 		for i, param := range m.params[:min(len(m.params), len(call.Args))] {
 			switch param {
 			case "format":
@@ -237,6 +233,7 @@ func (r *reader) made(e ast.Expr) (best Place, ok bool) {
 				}
 			case "kind":
 				p.Kind = kind(call.Args[i])
+				p.Late = p.Kind == Passed
 			}
 		}
 		if p.Message != "" && score+2 > most {
@@ -259,85 +256,6 @@ func causes(e ast.Expr) []ast.Node {
 		}
 	}
 	return all
-}
-
-// nextOf is the next step that is given to an error where it is made, or to the
-// variable that holds it, in the same declaration.
-func (r *reader) nextOf(decl ast.Node, e ast.Expr) string {
-	next, variable := "", ""
-	ast.Inspect(decl, func(n ast.Node) bool {
-		switch n := n.(type) {
-		case *ast.CallExpr:
-			if sel, ok := n.Fun.(*ast.SelectorExpr); ok && sel.Sel.Name == "WithNext" && chained(sel.X, e) {
-				next = cmp.Or(r.given(n.Args), next)
-			}
-		case *ast.AssignStmt:
-			for i, right := range n.Rhs {
-				if chained(right, e) && i < len(n.Lhs) {
-					variable = text(n.Lhs[i])
-				}
-			}
-		}
-		return true
-	})
-	if next != "" || variable == "" || variable == "_" {
-		return next
-	}
-	var steps []string
-	ast.Inspect(decl, func(n ast.Node) bool {
-		switch n := n.(type) {
-		case *ast.CallExpr:
-			if sel, ok := n.Fun.(*ast.SelectorExpr); ok && n.Pos() > e.Pos() && sel.Sel.Name == "WithNext" && chained(sel.X, &ast.Ident{Name: variable}) {
-				steps = append(steps, r.given(n.Args))
-			}
-		case *ast.AssignStmt:
-			for i, left := range n.Lhs {
-				if text(left) == variable+".Next" && i < len(n.Rhs) {
-					steps = append(steps, cmp.Or(r.words(n.Rhs[i]), "…"))
-				}
-			}
-		}
-		return true
-	})
-	return strings.Join(slices.Compact(steps), " | ")
-}
-
-// given is what WithNext is called with; a text that is made before it is "…".
-func (r *reader) given(args []ast.Expr) string {
-	if len(args) == 0 {
-		return ""
-	}
-	words := r.words(args[0])
-	if words == "%s" && len(args) == 2 {
-		words = r.words(args[1])
-	}
-	return cmp.Or(words, "…")
-}
-
-// chained says that x is e, or calls of methods upon it: e.At(…).
-func chained(x, e ast.Expr) bool {
-	for {
-		if x == e {
-			return true
-		}
-		switch v := x.(type) {
-		case *ast.CallExpr:
-			sel, ok := v.Fun.(*ast.SelectorExpr)
-			if !ok {
-				return false
-			}
-			x = sel.X
-		case *ast.ParenExpr:
-			x = v.X
-		case *ast.UnaryExpr:
-			x = v.X
-		case *ast.Ident:
-			id, ok := e.(*ast.Ident)
-			return ok && id.Name == v.Name
-		default:
-			return false
-		}
-	}
 }
 
 func (r *reader) findConsts(file *ast.File) {

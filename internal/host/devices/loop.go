@@ -293,14 +293,14 @@ func detachJob(raw []byte, _ []*os.File) (any, []*os.File, error) {
 
 // mutation makes of a deadline that passed during a change what it is: unknown.
 func mutation(err error, what, path string) error {
-	kind := error(nil)
+	kind, next := error(nil), ""
 	switch {
 	case errors.Is(err, api.ErrTimeout), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		kind = api.ErrUncertain
 	case errors.Is(err, unix.EBUSY):
-		kind = api.ErrBusy
+		kind, next = api.ErrBusy, "see what uses it (lsblk "+path+"), end that, then run the same command again"
 	case errors.Is(err, unix.ENOENT):
 		kind = api.ErrNotFound
 	}
-	return &api.Error{Op: what, Path: path, Kind: kind, Err: err}
+	return &api.Error{Op: what, Path: path, Kind: kind, Err: err, Next: next}
 }

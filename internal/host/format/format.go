@@ -283,7 +283,7 @@ func (e Env) blank(ctx context.Context, d *Decision, allow bool) error {
 	found, proof, err := Blank(ctx, e.Devices.Helper, d.claim, d.Device.Size, rand.Uint64())
 	if err != nil {
 		return &api.Error{Path: d.Device.Path, Kind: kindOfLook(err), Err: fmt.Errorf("refused: whether it is blank cannot be seen: %w", err),
-			Next: "find out what is wrong with the device: dmesg"}
+			Next: "find out what is wrong with the device: dmesg | tail"}
 	}
 	if found != nil {
 		return refuse(d.Device, "it has no signature that blkid knows and is not blank: %s", found).
@@ -324,7 +324,8 @@ func (e Env) unfinished(ctx context.Context, d *Decision, pending *Intent, allow
 	if pending.Failed == "" {
 		reason, err := e.ended(ctx, d, pending)
 		if err != nil {
-			return &api.Error{Path: d.Device.Path, Kind: kindOfLook(err), Err: fmt.Errorf("refused: what is on it cannot be read: %w", err)}
+			return &api.Error{Path: d.Device.Path, Kind: kindOfLook(err), Err: fmt.Errorf("refused: what is on it cannot be read: %w", err),
+				Next: "find out what is wrong with the device: dmesg | tail"}
 		}
 		if reason != "" {
 			return refuse(d.Device, "its %s was complete and is damaged, so it may hold data: %s", pending.FSType, reason).

@@ -172,7 +172,8 @@ func criError(err error, path string) error {
 	case codes.Unimplemented:
 		kind = api.ErrNotSupported
 	}
-	return (&api.Error{Path: path, Kind: kind, Err: fmt.Errorf("the container runtime does not answer: %w", err)})
+	return &api.Error{Path: path, Kind: kind, Err: fmt.Errorf("the container runtime does not answer: %w", err),
+		Next: "see whether it answers others: crictl info; or ask other sources whose the pods are: --pods-from"}
 }
 
 // shareOf gives one of n that are asked in turn its part of the time.
