@@ -22,7 +22,6 @@ import (
 	"github.com/kvol/kvol/internal/host/exec"
 	"github.com/kvol/kvol/internal/host/format"
 	"github.com/kvol/kvol/internal/host/kubelet"
-	"github.com/kvol/kvol/internal/host/mounts"
 	"github.com/kvol/kvol/internal/host/probe"
 	"github.com/kvol/kvol/internal/host/safefs"
 	"github.com/kvol/kvol/internal/paths"
@@ -65,6 +64,7 @@ type Host struct {
 	root       *safefs.Root
 	state, run *safefs.Root
 	runErr     error // the run directory does not answer
+	recent     recent
 }
 
 // Main serves as the helper process if this process was started as one, and
@@ -110,12 +110,12 @@ func New(o Options) (*Host, error) {
 	h.remember()
 	err := h.answers(o.RootDir, filepath.Join(o.RootDir, "pods"), filepath.Join(o.RootDir, "plugins"))
 	if err != nil {
-		helper.Close()
+		h.Close()
 		return nil, err
 	}
 	if h.root, err = safefs.OpenLayout(o.RootDir); err != nil {
 		if !errors.Is(err, api.ErrNotFound) {
-			helper.Close()
+			h.Close()
 			return nil, notRoot(o.RootDir, err)
 		}
 		h.root = nil
@@ -176,6 +176,7 @@ func defDuration(d *time.Duration, v time.Duration) {
 // Close lets go of what the host keeps open, and of its helper.
 func (h *Host) Close() {
 	h.Helper.Close()
+	h.recent.close()
 	for _, r := range []*safefs.Root{h.root, h.state, h.run} {
 		if r != nil {
 			r.Close()
@@ -199,18 +200,6 @@ func (h *Host) PathOf(path string) string {
 		return h.Layout.Root + "/" + rest
 	}
 	return path
-}
-
-// Mounts reads the mount table. It reports lines that it could not read.
-func (h *Host) Mounts() (*mounts.Table, error) {
-	t, err := mounts.Read(filepath.Join(h.ProcRoot, "self/mountinfo"))
-	if err != nil {
-		return nil, (&api.Error{Err: err}).WithNext("name the directory where proc is mounted: --proc-root DIR")
-	}
-	for _, b := range t.Bad {
-		h.Warn(b.String())
-	}
-	return t, nil
 }
 
 // OwnRun opens, and makes where it is missing, the directory of the locks.

@@ -49,7 +49,7 @@ func List(ctx context.Context, h *host.Host, o ListOptions) (*api.List[api.Mount
 }
 
 func list(ctx context.Context, h *host.Host, o ListOptions) (*api.List[api.Mount], *snapshot, error) {
-	s, err := look(h)
+	s, err := lookAt(h, h.RecentMounts)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -48,13 +48,19 @@ func (p place) called(word string) bool {
 // has only the hash of the handle. A pod's volume that shows the same tells its spec
 // name, which takes no reading, and else the metadata beside it driver^handle.
 func (s *snapshot) tell() {
-	type shown struct{ device, root string }
-	names := map[shown][]string{}
-	for _, p := range s.places {
-		if at := (shown{}); p.Plugin == paths.CSIPlugin && p.kind == api.KindPodVolume && p.mount != nil {
-			at.device, at.root = p.mount.Device(), p.mount.Root
-			if !slices.Contains(names[at], p.Volume) {
-				names[at] = append(names[at], p.Volume)
+	type shown struct {
+		major, minor int
+		root         string
+	}
+	at := func(m *mounts.Mount) shown { return shown{m.Major, m.Minor, m.Root} }
+	names := map[shown]string{} // "" where there are several
+	for i := range s.places {
+		p := &s.places[i]
+		if p.Plugin == paths.CSIPlugin && p.kind == api.KindPodVolume && p.mount != nil {
+			if name, ok := names[at(p.mount)]; ok && name != p.Volume {
+				names[at(p.mount)] = ""
+			} else {
+				names[at(p.mount)] = p.Volume
 			}
 		}
 	}
@@ -64,8 +70,7 @@ func (s *snapshot) tell() {
 			continue
 		}
 		if p.mount != nil {
-			if by := names[shown{p.mount.Device(), p.mount.Root}]; len(by) == 1 {
-				p.told = by[0]
+			if p.told = names[at(p.mount)]; p.told != "" {
 				continue
 			}
 		}
@@ -94,8 +99,10 @@ func (s *snapshot) unsure(path string) bool {
 }
 
 // look reads the mount table and, where the root is there, its directories.
-func look(h *host.Host) (*snapshot, error) {
-	table, err := h.Mounts()
+func look(h *host.Host) (*snapshot, error) { return lookAt(h, h.Mounts) }
+
+func lookAt(h *host.Host, read func() (*mounts.Table, error)) (*snapshot, error) {
+	table, err := read()
 	if err != nil {
 		return nil, err
 	}
