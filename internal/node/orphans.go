@@ -45,8 +45,8 @@ type Leftovers struct {
 	sets   *alive.Sets
 	minAge time.Duration
 	now    time.Time
-	pods   map[string]*Leftover // the pods' directories, by uid
-	uses   []use                // what pods have of volumes
+	pods   map[string]int // where in Items a pod's directory is, by uid
+	uses   []use          // what pods have of volumes
 
 	asked     bool // the API server, for what it knows of the node's volumes
 	nv        alive.NodeVolumes
@@ -63,7 +63,7 @@ func NewLeftovers(ctx context.Context, h *host.Host, sets *alive.Sets, minAge ti
 	if err != nil {
 		return nil, err
 	}
-	l := &Leftovers{snapshot: s, sets: sets, minAge: minAge, now: time.Now(), pods: map[string]*Leftover{}}
+	l := &Leftovers{snapshot: s, sets: sets, minAge: minAge, now: time.Now(), pods: map[string]int{}}
 	if err := l.findKubelet(ctx); err != nil {
 		return nil, err
 	}
@@ -97,8 +97,17 @@ func (l *Leftovers) podDirs() error {
 	}
 	for i := range l.Items {
 		if uid := l.Items[i].PodUID; uid != "" {
-			l.pods[uid] = &l.Items[i]
+			l.pods[uid] = i
 		}
+	}
+	return nil
+}
+
+// pod is the leftover that is a pod's directory, nil where there is none; it is valid
+// until Items grows.
+func (l *Leftovers) pod(uid string) *Leftover {
+	if i, ok := l.pods[uid]; ok {
+		return &l.Items[i]
 	}
 	return nil
 }

@@ -30,7 +30,7 @@ func (l *Leftovers) findUses() {
 			u.handle = l.handleOf(p)
 		}
 		l.uses = append(l.uses, u)
-		if pod := l.pods[u.uid]; pod != nil && u.volume != "" {
+		if pod := l.pod(u.uid); pod != nil && u.volume != "" {
 			pod.Volumes = append(pod.Volumes, u.volume)
 		}
 	}
@@ -79,7 +79,7 @@ func named(u use, o *Leftover) bool {
 // owner is the verdict on the pod that has something; born is when that came to be
 // at the latest, for a pod without a directory.
 func (l *Leftovers) owner(uid string, born time.Time) (api.Verdict, string) {
-	if pod := l.pods[uid]; pod != nil {
+	if pod := l.pod(uid); pod != nil {
 		return pod.Verdict, pod.Reason
 	}
 	v, evidence := l.sets.Verdict(uid, born)
@@ -108,8 +108,8 @@ func (l *Leftovers) users(o *Leftover, m *mounts.Mount, born time.Time) {
 		}
 		o.judge(v, fmt.Sprintf("pod %s has %s (%s)", u.uid, u.path, why))
 	}
-	for _, pod := range l.pods {
-		if pod.Verdict == api.VerdictUnknown && pod.BlockedBy == api.BlockedByMount {
+	for uid := range l.pods {
+		if pod := l.pod(uid); pod.Verdict == api.VerdictUnknown && pod.BlockedBy == api.BlockedByMount {
 			o.judge(api.VerdictUnknown, "what pod "+pod.PodUID+" has cannot be seen: something is mounted on its directory")
 		}
 	}

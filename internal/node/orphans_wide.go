@@ -97,8 +97,11 @@ func (w wide) add(path string, at paths.Path) {
 		o.Kind = api.OrphanBlockMap
 	case slices.Contains(csiBlock, at.Kind):
 		// Of the volume's three places any can be left alone.
-		maps, _ := w.host.Layout.PluginVolumeDevicesDir(paths.CSIPlugin)
-		path, o.Kind = filepath.Join(maps, at.Volume), api.OrphanBlockMap
+		block, err := w.host.Layout.CSIBlock(at.Volume)
+		if err != nil {
+			return // no volume can have that name
+		}
+		path, o.Kind = block.Dir, api.OrphanBlockMap
 	default:
 		return
 	}
@@ -210,9 +213,12 @@ func (w wide) born(o *Leftover) time.Time {
 	}
 	o.born(info)
 	last := info.ModTime
-	for _, dir := range []string{o.Path + "/dev", filepath.Join(filepath.Dir(o.Path), "publish", o.Volume)} {
-		if info, err := w.root.Stat(dir); err == nil && o.Kind == api.OrphanBlockMap && info.ModTime.After(last) {
-			last = info.ModTime
+	if o.Kind == api.OrphanBlockMap && o.Plugin == paths.CSIPlugin {
+		block, _ := w.host.Layout.CSIBlock(o.Volume)
+		for _, dir := range []string{block.Map, block.Publishes} {
+			if info, err := w.root.Stat(dir); err == nil && info.ModTime.After(last) {
+				last = info.ModTime
+			}
 		}
 	}
 	return last

@@ -152,30 +152,31 @@ func (c *cleaner) tearDownDevice(ctx context.Context, dir string) bool {
 
 // csiBlock is blockMap of a CSI volume, which has three places.
 func (c *cleaner) csiBlock(ctx context.Context) bool {
-	maps := filepath.Dir(c.o.Path)
-	dev, staging := filepath.Join(c.o.Path, "dev"), filepath.Join(maps, "staging", c.o.Volume)
-	publish := filepath.Join(maps, "publish", c.o.Volume)
-	if !c.binds(ctx, dev) {
+	at, err := c.host.Layout.CSIBlock(c.o.Volume)
+	if err != nil {
+		return c.did(c.o.Path, err)
+	}
+	if !c.binds(ctx, at.Map) {
 		return false
 	}
-	mounted := len(c.run.Table().Under(staging))+len(c.run.Table().Under(publish)) > 0
+	mounted := len(c.run.Table().Under(at.Staging))+len(c.run.Table().Under(at.Publishes)) > 0
 	if c.o.Handle != "" || mounted {
 		if _, err := c.mgr.FindPluginByName(paths.CSIPlugin); err != nil {
 			c.stay(c.o.Path, api.BlockedByDriver, "", "this kvol has no CSI")
 			return false
 		}
-		if !c.published(ctx, publish) || !c.tearDownDevice(ctx, dev) {
+		if !c.published(ctx, at.Publishes) || !c.tearDownDevice(ctx, at.Map) {
 			return false
 		}
 	}
-	for _, path := range []string{publish, staging} {
+	for _, path := range []string{at.Publishes, at.Staging} {
 		if !c.sweep(ctx, path) {
 			return false
 		}
 	}
-	data := filepath.Join(c.o.Path, "data/vol_data.json")
-	if e, err := c.run.Entry(data); err != nil || e.Present && !c.do(ctx, data, act.Unlink{Path: data, What: safefs.VolData, Reason: "the metadata of a volume that is gone"}) {
-		return c.did(data, err)
+	unlink := act.Unlink{Path: at.Metadata, What: safefs.VolData, Reason: "the metadata of a volume that is gone"}
+	if e, err := c.run.Entry(at.Metadata); err != nil || e.Present && !c.do(ctx, at.Metadata, unlink) {
+		return c.did(at.Metadata, err)
 	}
 	return c.sweep(ctx, c.o.Path)
 }

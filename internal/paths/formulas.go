@@ -142,11 +142,34 @@ func (l Layout) CSIBlockPublishPath(pv, uid string) (string, error) {
 	return l.Build(Path{Kind: CSIBlockPublish, Plugin: CSIPlugin, Volume: pv, PodUID: uid})
 }
 
-// CSIBlockPublishDir is plugins/kubernetes.io/csi/volumeDevices/publish/<pv>: the
-// directory of a CSIBlockPublishPath, and up to about Kubernetes 1.16 the
-// published file itself.
-func (l Layout) CSIBlockPublishDir(pv string) (string, error) {
-	return l.Build(Path{Kind: CSIBlockPublishDir, Plugin: CSIPlugin, Volume: pv})
+// CSIBlock is everything that a raw block volume of CSI has beside the pods' directories.
+type CSIBlock struct {
+	Dir       string // plugins/kubernetes.io/csi/volumeDevices/<pv>, which holds
+	Map       string // the CSIBlockMapPath
+	Metadata  string // and the CSIBlockMetadataPath
+	Staging   string // the CSIBlockStagingPath
+	Publishes string // holds a CSIBlockPublishPath per pod; up to about Kubernetes 1.16 it is the published file itself
+}
+
+// CSIBlock gives the places of a raw block volume of CSI.
+func (l Layout) CSIBlock(pv string) (CSIBlock, error) {
+	var at CSIBlock
+	escaped := podVolumeName(CSIPlugin, pv)
+	for _, place := range []struct {
+		to     *string
+		kind   Kind
+		volume string
+	}{
+		{&at.Dir, CSIBlockDir, escaped}, {&at.Map, GlobalMapDir, escaped}, {&at.Metadata, GlobalMapMetadata, escaped},
+		{&at.Staging, CSIBlockStaging, pv}, {&at.Publishes, CSIBlockPublishDir, pv},
+	} {
+		path, err := l.Build(Path{Kind: place.kind, Plugin: CSIPlugin, Volume: place.volume})
+		if err != nil {
+			return CSIBlock{}, err
+		}
+		*place.to = path
+	}
+	return at, nil
 }
 
 // MetadataPath is the file that a kubelet keeps beside the volume that a path is of:
