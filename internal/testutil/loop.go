@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 // LoopImage makes a sparse file of sizeBytes and a loop device on it; both go at
@@ -13,7 +15,7 @@ import (
 func LoopImage(t testing.TB, sizeBytes int64) (dev, img string) {
 	t.Helper()
 	Root(t)
-	img = filepath.Join(TempDir(t), "disk.img")
+	img = filepath.Join(tempDirIn(t, inMemory()), "disk.img")
 	f, err := os.OpenFile(img, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		t.Fatal(err)
@@ -23,6 +25,18 @@ func LoopImage(t testing.TB, sizeBytes int64) (dev, img string) {
 		t.Fatal(err)
 	}
 	return Loop(t, img), img
+}
+
+// inMemory is a directory for images in memory, "" where there is no room for them: to
+// make and sync a file system on a disk takes longer.
+func inMemory() string {
+	const dir, room = "/dev/shm", 2 << 30
+	var st unix.Statfs_t
+	err := unix.Statfs(dir, &st)
+	if err != nil || st.Type != unix.TMPFS_MAGIC || st.Bavail*uint64(st.Bsize) < room {
+		return ""
+	}
+	return dir
 }
 
 // Loop makes a loop device on img and detaches it at the end of the test.

@@ -19,7 +19,13 @@ import (
 // nothing is removed, because that would delete through it.
 func TempDir(t testing.TB) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "kvoltest") //nolint:usetesting // t.TempDir removes through mounts
+	return tempDirIn(t, "")
+}
+
+// tempDirIn is TempDir in another directory than os.TempDir.
+func tempDirIn(t testing.TB, parent string) string {
+	t.Helper()
+	dir, err := os.MkdirTemp(parent, "kvoltest") //nolint:usetesting // t.TempDir removes through mounts
 	if err == nil {
 		dir, err = filepath.EvalSymlinks(dir)
 	}
