@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/kvol/kvol/internal/api"
 	"github.com/kvol/kvol/internal/testutil"
@@ -165,7 +166,9 @@ func (n *orphanNode) byPath(o out) map[string]api.Orphan {
 // live is a list of live pods that was written now.
 func (n *orphanNode) live(uids ...string) string {
 	n.t.Helper()
-	return n.file("pods.txt", strings.Join(uids, "\n")+"\n")
+	path, now := n.file("pods.txt", strings.Join(uids, "\n")+"\n"), time.Now() // the clock that files are stamped by is behind
+	must(n.t, os.Chtimes(path, now, now))
+	return path
 }
 
 // complaints are what a kubelet's housekeeping would have to say of a pod's directory
