@@ -55,38 +55,22 @@ func (b block) GetPodDeviceMapPath() (dir, name string, err error) {
 	return filepath.Dir(link), filepath.Base(link), err
 }
 
-// blockPaths are the other places of a raw block volume.
-type blockPaths struct{ staging, publishes, data, own string }
-
-func (p *plugin) blockPaths(name string) (blockPaths, error) {
-	staging, err := p.host.Layout.CSIBlockStagingPath(name)
-	if err != nil {
-		return blockPaths{}, err
-	}
-	publishes, err := p.host.Layout.CSIBlockPublishDir(name)
-	if err != nil {
-		return blockPaths{}, err
-	}
-	data, err := p.host.Layout.CSIBlockMetadataPath(name)
-	return blockPaths{staging, publishes, data, filepath.Dir(filepath.Dir(data))}, err
-}
-
 // blockInUse says that a pod has the volume, or that the driver mounted something to
 // stage it.
 func (p *plugin) blockInUse(run *act.Runner, w *wanted) (bool, error) {
-	at, err := p.blockPaths(w.spec.Name())
+	at, err := p.host.Layout.CSIBlock(w.spec.Name())
 	if err != nil {
 		return false, err
 	}
-	d, err := p.readIn(run, at.data)
+	d, err := p.readIn(run, at.Metadata)
 	if err != nil || d.state != whole && d.state != planned {
 		return false, err
 	}
 	if d.state == whole && d.volume != w.volume {
-		return false, api.Errorf(api.ErrRefused, "it is of %s, and not of %s", d.volume, w.volume).At(at.data).
+		return false, api.Errorf(api.ErrRefused, "it is of %s, and not of %s", d.volume, w.volume).At(at.Metadata).
 			WithNext("find out whose it is: kvol inspect %s", act.Quote(w.spec.Name()))
 	}
-	return len(run.Table().Under(at.staging)) > 0 || len(run.Table().Under(at.publishes)) > 0, nil
+	return len(run.Table().Under(at.Staging)) > 0 || len(run.Table().Under(at.Publishes)) > 0, nil
 }
 
 type mapper struct {
@@ -103,7 +87,7 @@ func (m *mapper) SetUpDevice(ctx context.Context, run *act.Runner) (bool, error)
 	if is, err := m.blockInUse(run, m.wanted); err != nil || is {
 		return is, err
 	}
-	at, err := m.blockPaths(m.name)
+	at, err := m.host.Layout.CSIBlock(m.name)
 	if err != nil {
 		return false, err
 	}
@@ -115,7 +99,7 @@ func (m *mapper) SetUpDevice(ctx context.Context, run *act.Runner) (bool, error)
 	if stages, err := d.stages(ctx); err != nil || !stages {
 		return false, err
 	}
-	req, secrets, err := m.stageRequest(ctx, d, m.wanted, at.staging, nil)
+	req, secrets, err := m.stageRequest(ctx, d, m.wanted, at.Staging, nil)
 	if err != nil {
 		return false, err
 	}
@@ -126,20 +110,20 @@ func (m *mapper) SetUpDevice(ctx context.Context, run *act.Runner) (bool, error)
 	if err := m.keepData(ctx, run, at); err != nil {
 		return false, err
 	}
-	if err := run.MkdirAll(ctx, at.staging, 0o750, "the volume's staging directory"); err != nil {
+	if err := run.MkdirAll(ctx, at.Staging, 0o750, "the volume's staging directory"); err != nil {
 		return false, err
 	}
 	if _, err = run.Do(ctx, stageCall(run, d, m.wanted, req, secrets)); err != nil {
-		m.unmake(ctx, run, made, at.staging, err)
+		m.unmake(ctx, run, made, at.Staging, err)
 	}
 	return true, err
 }
 
-func (m *mapper) keepData(ctx context.Context, run *act.Runner, at blockPaths) error {
-	if err := run.MkdirAll(ctx, filepath.Dir(at.data), 0o750, "where the volume's metadata is"); err != nil {
+func (m *mapper) keepData(ctx context.Context, run *act.Runner, at paths.CSIBlock) error {
+	if err := run.MkdirAll(ctx, filepath.Dir(at.Metadata), 0o750, "where the volume's metadata is"); err != nil {
 		return err
 	}
-	return m.keep(ctx, run, at.data, m.volume, m.ownData(m.volume, m.name, ""))
+	return m.keep(ctx, run, at.Metadata, m.volume, m.ownData(m.volume, m.name, ""))
 }
 
 // MapPodDevice has the driver publish the device's node for the pod.
@@ -147,7 +131,7 @@ func (m *mapper) MapPodDevice(ctx context.Context, run *act.Runner) (act.Value, 
 	if err := m.allowed(); err != nil {
 		return act.Value{}, err
 	}
-	at, err := m.blockPaths(m.name)
+	at, err := m.host.Layout.CSIBlock(m.name)
 	if err != nil {
 		return act.Value{}, err
 	}
@@ -165,7 +149,7 @@ func (m *mapper) MapPodDevice(ctx context.Context, run *act.Runner) (act.Value, 
 }
 
 // publishDevice asks the driver. What else it needs for that is made before.
-func (m *mapper) publishDevice(ctx context.Context, run *act.Runner, at blockPaths, target string) error {
+func (m *mapper) publishDevice(ctx context.Context, run *act.Runner, at paths.CSIBlock, target string) error {
 	d, err := m.open(ctx, m.driver)
 	if err != nil {
 		return err
@@ -173,7 +157,7 @@ func (m *mapper) publishDevice(ctx context.Context, run *act.Runner, at blockPat
 	defer d.close()
 	pod := &mounter{m.plugin, m.wanted, m.pod}
 	// The staging path is passed also where nothing was staged, as newer kubelets do.
-	req, secrets, err := pod.publishRequest(ctx, d, at.staging, target, nil)
+	req, secrets, err := pod.publishRequest(ctx, d, at.Staging, target, nil)
 	if err != nil {
 		return err
 	}
@@ -184,7 +168,7 @@ func (m *mapper) publishDevice(ctx context.Context, run *act.Runner, at blockPat
 	if err := m.keepData(ctx, run, at); err != nil {
 		return err
 	}
-	if err := run.MkdirAll(ctx, at.publishes, 0o750, "where the driver publishes the volume"); err != nil {
+	if err := run.MkdirAll(ctx, at.Publishes, 0o750, "where the driver publishes the volume"); err != nil {
 		return err
 	}
 	call := pod.publishCall(run, d, req, secrets)
@@ -221,7 +205,7 @@ type unmapper struct {
 // path. Up to about Kubernetes 1.16 that path was one for all pods, and goes with the
 // last of their maps.
 func (u *unmapper) UnmapPodDevice(ctx context.Context, run *act.Runner) error {
-	at, err := u.blockPaths(u.name)
+	at, err := u.host.Layout.CSIBlock(u.name)
 	if err != nil {
 		return err
 	}
@@ -229,10 +213,10 @@ func (u *unmapper) UnmapPodDevice(ctx context.Context, run *act.Runner) error {
 	if err != nil {
 		return err
 	}
-	if e, err := run.Entry(at.publishes); err != nil {
+	if e, err := run.Entry(at.Publishes); err != nil {
 		return err
 	} else if e.Present && e.Type != safefs.Dir {
-		target = at.publishes
+		target = at.Publishes
 		if others, err := u.mappedByOthers(run); err != nil || others {
 			return err
 		}
@@ -245,7 +229,7 @@ func (u *unmapper) UnmapPodDevice(ctx context.Context, run *act.Runner) error {
 		err = u.alone(ctx, run, target)
 	} else {
 		var v volume
-		if v, err = u.identify(run, u.ref, at.data, target); err == nil {
+		if v, err = u.identify(run, u.ref, at.Metadata, target); err == nil {
 			err = u.unpublish(ctx, run, v, target)
 		}
 	}
@@ -268,11 +252,11 @@ func (b block) mappedByOthers(run *act.Runner) (bool, error) {
 // TearDownDevice has the driver unstage the volume and removes its directories, the
 // metadata last: as long as anything else is left it says whose that is.
 func (u *unmapper) TearDownDevice(ctx context.Context, run *act.Runner, global, _ string) error {
-	at, err := u.blockPaths(u.name)
+	at, err := u.host.Layout.CSIBlock(u.name)
 	if err != nil {
 		return err
 	}
-	e, err := run.Entry(at.staging)
+	e, err := run.Entry(at.Staging)
 	if err != nil {
 		return err
 	}
@@ -281,20 +265,20 @@ func (u *unmapper) TearDownDevice(ctx context.Context, run *act.Runner, global, 
 			return err
 		}
 	}
-	if err := emptyStaging(ctx, run, at.staging); err != nil {
+	if err := emptyStaging(ctx, run, at.Staging); err != nil {
 		return err
 	}
 	for _, dir := range []struct{ path, reason string }{
-		{at.staging, "the empty staging directory"}, {at.publishes, "where the driver published the volume"}, {global, "the empty global map path"},
+		{at.Staging, "the empty staging directory"}, {at.Publishes, "where the driver published the volume"}, {global, "the empty global map path"},
 	} {
 		if _, err := run.Do(ctx, act.Rmdir{Path: dir.path, Reason: dir.reason}); err != nil {
 			return err
 		}
 	}
-	if err := cleanData(ctx, run, filepath.Dir(at.data)); err != nil {
+	if err := cleanData(ctx, run, filepath.Dir(at.Metadata)); err != nil {
 		return err
 	}
-	for _, dir := range []string{filepath.Dir(at.data), at.own} {
+	for _, dir := range []string{filepath.Dir(at.Metadata), at.Dir} {
 		if _, err := run.Do(ctx, act.Rmdir{Path: dir, Reason: "the volume's empty directory"}); err != nil {
 			return err
 		}
@@ -322,11 +306,11 @@ func emptyStaging(ctx context.Context, run *act.Runner, staging string) error {
 	return nil
 }
 
-func (u *unmapper) unstageBlock(ctx context.Context, run *act.Runner, at blockPaths) error {
+func (u *unmapper) unstageBlock(ctx context.Context, run *act.Runner, at paths.CSIBlock) error {
 	if run.WithoutDriver {
-		return u.alone(ctx, run, at.staging)
+		return u.alone(ctx, run, at.Staging)
 	}
-	v, err := u.identify(run, u.ref, at.data, at.staging)
+	v, err := u.identify(run, u.ref, at.Metadata, at.Staging)
 	if err != nil {
 		return err
 	}
@@ -339,6 +323,6 @@ func (u *unmapper) unstageBlock(ctx context.Context, run *act.Runner, at blockPa
 	if err != nil || !stages {
 		return err
 	}
-	_, err = run.Do(ctx, unstageCall(run, d, v, at.staging))
+	_, err = run.Do(ctx, unstageCall(run, d, v, at.Staging))
 	return err
 }
