@@ -1,12 +1,15 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/kvol/kvol/internal/testutil"
+
+	"golang.org/x/sys/unix"
 )
 
 // listCase is a command that shows a list.
@@ -99,7 +102,7 @@ kind: StorageClass
 metadata: {name: test}
 provisioner: kubernetes.io/host-path
 `)
-	n.live = "file:" + writeText(t, dir+"/pods.txt", podB+"\n")
+	n.live = "file:" + writeText(t, dir+"/pods.yaml", "kind: Pod\nmetadata: {uid: "+podB+", name: web, namespace: shop}\n")
 	for _, words := range [][]string{
 		{"setup", "-f", n.pv, "--pod-uid", podA}, {"unpublish", "other", "--pod-uid", podA}, {"setup", "-f", n.pv, "--pod-uid", podA},
 	} {
@@ -108,6 +111,15 @@ provisioner: kubernetes.io/host-path
 		}
 	}
 	return n
+}
+
+// device is the number of the file system that a pod's volume is on.
+func (n *listNode) device(pod, volume string) string {
+	var st unix.Stat_t
+	if err := unix.Stat(n.root+"/pods/"+pod+"/volumes/kubernetes.io~nfs/"+volume, &st); err != nil {
+		return err.Error()
+	}
+	return fmt.Sprintf("%d:%d", unix.Major(st.Dev), unix.Minor(st.Dev))
 }
 
 func fieldOf(name string) func(item) string { return func(i item) string { return asText(i[name]) } }
@@ -122,6 +134,8 @@ func (n *listNode) cases() []listCase {
 			words: []string{"list-mounts"}, key: "path", head: "PATH", sort: "volume", name: namesOf("path"), inTree: fieldOf("path"),
 			filters: [][]string{
 				{"--pod", podB[:8], "--plugin", "kubernetes.io/nfs"}, {"--kind", "podVolume", "--state", "unmounted"}, {"--duplicates"},
+				{"--volume", "zeta"}, {"--device", n.device(podA, "zeta")}, {"--orphans", "--pods-from", n.live},
+				{"--namespace", "shop", "--pods-from", n.live}, {"--pod", "shop/web", "--owner", "live", "--pods-from", n.live},
 			},
 			none: []string{"--volume", "nothing"},
 		},

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -14,7 +15,9 @@ import (
 	"github.com/kvol/kvol/internal/api"
 	"github.com/kvol/kvol/internal/testutil"
 
+	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
+	"sigs.k8s.io/yaml"
 )
 
 // stream is a kvol that runs by itself, and what it writes.
@@ -105,6 +108,71 @@ func TestWatchStream(t *testing.T) {
 	if code := objects.end(unix.SIGTERM); code != api.ExitInterrupted || !strings.Contains(objects.stderr.String(), `"reason":"Interrupted"`) {
 		t.Errorf("SIGTERM: exit code %d: %s", code, &objects.stderr)
 	}
+}
+
+// TestWatchInEveryFormat: what a watch begins with is what the list has, in each format
+// and by each filter. Of a tree there is none: it needs all of it.
+func TestWatchInEveryFormat(t *testing.T) {
+	n := newListNode(t)
+	c := n.cases()[0]
+	refused := kvol(t, "list-mounts", "--watch", "-o", "tree")
+	if refused.code != api.ExitUsage {
+		t.Errorf("a tree: %v", refused)
+	}
+	var document string
+	inLine := map[string]func(string) string{"json": eventPath, "jsonl": eventPath, "name": asIs, "table": asIs, "wide": asIs,
+		"jsonpath=": asIs, "jsonpath-file=": asIs, "go-template=": asIs, "go-template-file=": asIs,
+		"custom-columns=": asIs, "custom-columns-file=": asIs,
+		"jsonpath-as-json=": func(line string) string {
+			_, path, _ := strings.Cut(line, `"path": `)
+			return strings.Trim(path, `",`)
+		},
+		"yaml": func(line string) string {
+			if document += line + "\n"; !strings.HasPrefix(line, "type: ") {
+				return ""
+			}
+			raw, err := yaml.YAMLToJSON([]byte(document))
+			if document = ""; err != nil {
+				t.Error(err)
+			}
+			return eventPath(string(raw))
+		},
+	}
+	for _, filter := range [][]string{nil, c.filters[0]} {
+		words := append([]string{"list-mounts"}, filter...)
+		want := c.keys(decoded[api.List[item]](t, kvol(t, append(words, "-o", "json")...).stdout).Items)
+		for name, f := range listFormats {
+			read := inLine[name]
+			if name == "tree" {
+				continue
+			}
+			f.words = slices.Clone(f.words)
+			for i, word := range f.words {
+				word = strings.NewReplacer("range .items}}{{", "", "{{end}}", "", "{range .items[*]}{@}", "{.object.path}", "{end}", "", "{.items[*]}", "{@}").Replace(word)
+				f.words[i] = strings.ReplaceAll(word, ".KEY", ".object.KEY")
+			}
+			s := start(t, append(append(words, "--watch", "--interval", "1h"), f.args(t, name, c)...)...)
+			got := []string{}
+			for len(got) < len(want) {
+				if path := read(s.line()); path != "" && path != "HEAD" && path != c.head {
+					got = append(got, path)
+				}
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("%v (-list +watch in %s): %s", filter, name, diff)
+			}
+			s.end(unix.SIGTERM)
+		}
+	}
+}
+
+func asIs(line string) string { return line }
+
+// eventPath is the path of an event that is a line.
+func eventPath(line string) string {
+	var e api.MountEvent
+	_ = json.Unmarshal([]byte(line), &e)
+	return e.Object.Path
 }
 
 // TestWatchIsWatched: a look that does not end is ended, though the command has no end.
