@@ -8,10 +8,8 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -28,7 +26,7 @@ type mutant struct {
 }
 
 // edit replaces text that is in the file exactly once.
-type edit struct{ file, old, new string }
+type edit struct{ File, Old, New string }
 
 const root = "../.."
 
@@ -44,7 +42,7 @@ func TestMutants(t *testing.T) {
 				m.in = "internal/plugins/local"
 			}
 			overlay := m.overlay(t) // which fits the code, also of those that are not run
-			if !all && i%7 != 0 {
+			if !all && i%11 != 0 {
 				return
 			}
 			failed, out := m.test(t, overlay)
@@ -55,46 +53,14 @@ func TestMutants(t *testing.T) {
 	}
 }
 
-// overlay writes the edited files and the list of them for go's -overlay.
+// overlay is the sources without the check.
 func (m mutant) overlay(t *testing.T) string {
 	t.Helper()
-	dir := t.TempDir()
-	texts := map[string]string{}
+	var edits []testutil.Edit
 	for _, e := range m.edits {
-		path, err := filepath.Abs(filepath.Join(root, e.file))
-		if err != nil {
-			t.Fatal(err)
-		}
-		text, edited := texts[path]
-		if !edited {
-			b, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			text = string(b)
-		}
-		if n := strings.Count(text, e.old); n != 1 {
-			t.Fatalf("%s has this %d times, and not once: the check moved, so correct the mutant\n%s", e.file, n, e.old)
-		}
-		texts[path] = strings.Replace(text, e.old, e.new, 1)
+		edits = append(edits, testutil.Edit(e))
 	}
-	replace := map[string]string{}
-	for path, text := range texts {
-		to := filepath.Join(dir, fmt.Sprintf("%d.go", len(replace)))
-		if err := os.WriteFile(to, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		replace[path] = to
-	}
-	list, err := json.Marshal(map[string]any{"Replace": replace})
-	if err != nil {
-		t.Fatal(err)
-	}
-	path := filepath.Join(dir, "overlay.json")
-	if err := os.WriteFile(path, list, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return path
+	return testutil.Overlay(t, root, edits)
 }
 
 // test runs the test that must fail and gives those that did, and all that was
