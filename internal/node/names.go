@@ -40,10 +40,7 @@ func Glance(ctx context.Context, h *host.Host, mountinfo, pod string, found func
 		return
 	}
 	g.podNames(ctx)
-	w := walker{snapshot: g.snapshot, root: root, seen: map[string]bool{}}
-	for _, p := range g.places {
-		w.seen[p.path] = true
-	}
+	w := walker{snapshot: g.snapshot, root: root}
 	pods := filepath.Join(root.Path(), "pods")
 	uids := []string{pod}
 	if pod == "" {

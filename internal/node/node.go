@@ -118,10 +118,7 @@ func lookAt(h *host.Host, read func() (*mounts.Table, error)) (*snapshot, error)
 	if err != nil {
 		return s, err
 	}
-	w := walker{snapshot: s, root: root, seen: map[string]bool{}}
-	for _, p := range s.places {
-		w.seen[p.path] = true
-	}
+	w := walker{snapshot: s, root: root}
 	w.dir(filepath.Join(root.Path(), "pods"))
 	w.dir(filepath.Join(root.Path(), "plugins"))
 	slices.SortFunc(s.places, func(a, b place) int { return strings.Compare(a.path, b.path) })
@@ -131,16 +128,13 @@ func lookAt(h *host.Host, read func() (*mounts.Table, error)) (*snapshot, error)
 // mounted lists what the mount table has below the root, an item a path.
 func (s *snapshot) mounted() {
 	root := s.host.Layout.Root
-	done := map[string]bool{}
-	for _, m := range s.table.Under(root) {
-		if m.MountPoint == root || done[m.MountPoint] {
+	for m := range s.table.Below(root) {
+		top, n := s.table.Stack(m.MountPoint)
+		if top != m || m.MountPoint == root {
 			continue
 		}
-		done[m.MountPoint] = true
-		stack := s.table.At(m.MountPoint)
-		top := stack[len(stack)-1]
 		at := s.host.Layout.Parse(m.MountPoint)
-		s.places = append(s.places, place{Path: at, path: m.MountPoint, kind: at.MountKind(), mount: &top, stack: len(stack)})
+		s.places = append(s.places, place{Path: at, path: m.MountPoint, kind: at.MountKind(), mount: m, stack: n})
 	}
 }
 
@@ -148,7 +142,12 @@ func (s *snapshot) mounted() {
 type walker struct {
 	*snapshot
 	root *safefs.Root
-	seen map[string]bool // of mounts, which are not entered
+}
+
+// isMount says whether the table has a mount on a path, which then is not entered.
+func (w *walker) isMount(path string) bool {
+	m, _ := w.table.Stack(path)
+	return m != nil
 }
 
 // descend are the directories that lead to volumes.
@@ -195,7 +194,7 @@ func (w *walker) walk(d *safefs.Directory, path string, err error) (hasMount boo
 }
 
 func (w *walker) entry(d *safefs.Directory, name, path string, kind safefs.Type) {
-	if w.seen[path] {
+	if w.isMount(path) {
 		return
 	}
 	at := w.host.Layout.Parse(path)
@@ -205,7 +204,7 @@ func (w *walker) entry(d *safefs.Directory, name, path string, kind safefs.Type)
 	case kind == safefs.Dir && at.Rest == "" && at.Kind == paths.PodVolume && at.Plugin == paths.CSIPlugin:
 		// A CSI volume is mounted in its directory, not on it; where even that place
 		// is gone, what is left is shown as the volume.
-		if w.seen[path+"/mount"] || w.in(d, name, path) {
+		if w.isMount(path+"/mount") || w.in(d, name, path) {
 			return
 		}
 		mk = api.KindPodVolume

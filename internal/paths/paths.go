@@ -104,6 +104,9 @@ func (l Layout) Parse(abs string) Path {
 	elems := strings.Split(rel, "/")
 	rows, own := table()
 	for i := range rows {
+		if _, fits := rows[i].fits(elems); !fits {
+			continue
+		}
 		if p, ok := rows[i].match(elems, own); ok {
 			return p
 		}

@@ -15,6 +15,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 
 	"github.com/kvol/kvol/internal/api"
@@ -67,7 +68,7 @@ func first(options []string) string {
 }
 
 // Device is the superblock's number in the kernel's form, "7:5".
-func (m Mount) Device() string { return fmt.Sprintf("%d:%d", m.Major, m.Minor) }
+func (m Mount) Device() string { return strconv.Itoa(m.Major) + ":" + strconv.Itoa(m.Minor) }
 
 // PartOf says that a mount shows what another one does, or a part of it.
 func (m Mount) PartOf(of Mount) bool {

@@ -1,6 +1,7 @@
 package mounts
 
 import (
+	"iter"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -37,6 +38,21 @@ func (t *Table) At(p string) []Mount {
 	}
 	slices.Reverse(out)
 	return out
+}
+
+// Stack gives the last that [Table.At] gives for a clean path, nil where nothing is mounted,
+// and how many there are: without a copy, for who asks for thousands. Do not write to it.
+func (t *Table) Stack(p string) (top *Mount, n int) {
+	x := t.indexed()
+	i, ok := x.top[p]
+	if !ok {
+		return nil, 0
+	}
+	top = &t.Mounts[i]
+	for ; i != none; i = x.below[i] {
+		n++
+	}
+	return top, n
 }
 
 // Top gives the mount that a lookup of p finds there; none where nothing is
@@ -97,11 +113,25 @@ func (t *Table) Visible(m Mount) bool {
 // Under gives the mounts on p and on what lies below it by name, those hidden
 // too, in the order of Mounts.
 func (t *Table) Under(p string) []Mount {
+	var out []Mount
+	for m := range t.Below(p) {
+		out = append(out, *m)
+	}
+	return out
+}
+
+// Below is Under without a copy. Do not write to the mounts.
+func (t *Table) Below(p string) iter.Seq[*Mount] {
 	p = filepath.Clean(p)
 	below := strings.TrimSuffix(p, "/") + "/"
-	return t.where(func(m *Mount) bool {
-		return m.MountPoint == p || strings.HasPrefix(m.MountPoint, below)
-	})
+	return func(yield func(*Mount) bool) {
+		for i := range t.Mounts {
+			m := &t.Mounts[i]
+			if (m.MountPoint == p || strings.HasPrefix(m.MountPoint, below)) && !yield(m) {
+				return
+			}
+		}
+	}
 }
 
 // SameRoot gives the other mounts of the same part of the same file system: what

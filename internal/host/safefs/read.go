@@ -161,7 +161,11 @@ func (d *Directory) Read() ([]Entry, error) {
 			slices.SortFunc(out, func(a, b Entry) int { return strings.Compare(a.Name, b.Name) })
 			return out, nil
 		}
-		out = append(out, part...)
+		if out == nil {
+			out = part
+		} else {
+			out = append(out, part...)
+		}
 	}
 }
 
