@@ -19,11 +19,9 @@ import (
 	"maps"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -122,7 +120,7 @@ func build(out, overlay string) error {
 const root = "../.."
 
 // edit replaces text that is in a file exactly once.
-type edit struct{ file, old, new string }
+type edit struct{ File, Old, New string }
 
 // killable makes kvol die around an action: KVOL_STATES_KILL is "before 3".
 var killable = []edit{{
@@ -134,41 +132,11 @@ var killable = []edit{{
 // overlay writes the edited files and the list of them for go's -overlay.
 func overlay(t *testing.T, edits []edit) string {
 	t.Helper()
-	dir := t.TempDir()
-	texts := map[string]string{}
+	var all []testutil.Edit
 	for _, e := range edits {
-		path, err := filepath.Abs(filepath.Join(root, e.file))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if texts[path] == "" {
-			b, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			texts[path] = string(b)
-		}
-		if n := strings.Count(texts[path], e.old); n != 1 {
-			t.Fatalf("%s has this %d times, and not once: it moved, so correct the edit\n%s", e.file, n, e.old)
-		}
-		texts[path] = strings.Replace(texts[path], e.old, e.new, 1)
+		all = append(all, testutil.Edit(e))
 	}
-	replace := map[string]string{}
-	for path, text := range texts {
-		replace[path] = filepath.Join(dir, fmt.Sprintf("%d.go", len(replace)))
-		if err := os.WriteFile(replace[path], []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	list, err := json.Marshal(map[string]any{"Replace": replace})
-	if err != nil {
-		t.Fatal(err)
-	}
-	path := filepath.Join(dir, "overlay.json")
-	if err := os.WriteFile(path, list, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return path
+	return testutil.Overlay(t, root, all)
 }
 
 // triples tries n seeds, in a worker for each processor.

@@ -24,7 +24,7 @@ var mutants = []struct {
 		{"internal/host/act/files.go", "	if e.Type != want || a.What == safefs.BindTarget && e.Size != 0 {", "	if false && e.Type != want {"},
 	}},
 	{"content is not counted", []edit{{"internal/host/act/contents.go", "	c, err := thing.Contents(writer)\n", "	c, err := thing.Contents(writer)\n	c = safefs.Contents{}\n"}}},
-	{"the driver is not asked", []edit{{"internal/plugins/csi/unpublish.go", "	if run.WithoutDriver {\n		if err := u.alone(ctx, run, target); err != nil {\n			return err\n		}\n		return clean(ctx, run, target)\n", "	if true {\n		if err := u.alone(ctx, run, target); err != nil {\n			return err\n		}\n		return clean(ctx, run, target)\n"}}},
+	{"the driver is not asked", []edit{{"internal/plugins/csi/unpublish.go", "	case !run.WithoutDriver:\n", "	case false:\n"}}},
 	{"a dry run acts", []edit{{"internal/host/act/runner.go", "	if r.DryRun {\n		return r.record(a, s), nil\n	}\n", ""}}},
 	{"success though something stays", []edit{{"internal/ops/orphans.go", "	if stays == 0 {\n", "	if stays >= 0 {\n"}}},
 	{"the gate passes all", []edit{{"internal/ops/gate.go", "	if users := op.published(); len(users) > 0 {\n		return op.inUse(\"\", users)\n	}\n", "	if true {\n		return \"\", nil\n	}\n"}}},

@@ -144,9 +144,7 @@ func TestHolders(t *testing.T) {
 		}
 	})
 	t.Run("on a partition", func(t *testing.T) {
-		testutil.Tool(t, "sfdisk", "partx")
-		dev, _ := testutil.LoopImage(t, 32<<20)
-		part := partition(t, dev)
+		dev, part := testutil.Partitioned(t, 32<<20)
 		testutil.Mkfs(t, part, "ext4")
 		dir := testutil.TempDir(t)
 		testutil.Mount(t, part, dir, "ext4", 0, "")
@@ -156,34 +154,4 @@ func TestHolders(t *testing.T) {
 			}
 		}
 	})
-}
-
-// partition makes one partition on a loop device, which the kernel then shows.
-func partition(t *testing.T, dev string) string {
-	t.Helper()
-	f, err := os.OpenFile(dev, os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	info, err := unix.IoctlLoopGetStatus64(int(f.Fd()))
-	if err == nil {
-		info.Flags |= unix.LO_FLAGS_PARTSCAN
-		err = unix.IoctlLoopSetStatus64(int(f.Fd()), info)
-	}
-	f.Close()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command("sfdisk", "-q", dev)
-	cmd.Stdin = strings.NewReader("label: dos\n2048,,L\n")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("sfdisk: %v: %s", err, out)
-	}
-	// The kernel may be built without any kind of partition table.
-	if out, err := exec.Command("partx", "-u", dev).CombinedOutput(); err != nil {
-		t.Fatalf("partx: %v: %s", err, out)
-	}
-	part := dev + "p1"
-	testutil.Poll(t, part+" is there", func() bool { _, err := os.Stat(part); return err == nil })
-	return part
 }

@@ -251,7 +251,7 @@ func TestInUse(t *testing.T) {
 	})
 	t.Run("partitions that the kernel still has", func(t *testing.T) {
 		testutil.Tool(t, "partx", "sfdisk", "losetup")
-		dev, part := partitioned(t)
+		dev, part := testutil.Partitioned(t, 32*mib)
 		zero(t, dev, 0, mib)
 		zero(t, dev, 31*mib, mib)
 		refused(t, ctx, e, dev, "", api.ErrRefused, "partitions")
@@ -262,28 +262,4 @@ func TestInUse(t *testing.T) {
 		keep(t, part, "ext4", true)
 		mustBringUp(t, ctx, e, part, "", Mount)
 	})
-}
-
-// partitioned makes a loop device of 32 MiB with one partition.
-func partitioned(t *testing.T) (dev, part string) {
-	t.Helper()
-	dev, _ = testutil.LoopImage(t, 32*mib)
-	f, err := os.Open(dev)
-	if err != nil {
-		t.Fatal(err)
-	}
-	info, err := unix.IoctlLoopGetStatus64(int(f.Fd()))
-	if err == nil {
-		info.Flags |= unix.LO_FLAGS_PARTSCAN
-		err = unix.IoctlLoopSetStatus64(int(f.Fd()), info)
-	}
-	f.Close()
-	if err != nil {
-		t.Fatal(err)
-	}
-	tool(t, "label: dos\n2048,,L\n", "sfdisk", "-q", dev)
-	tool(t, "", "partx", "-u", dev)
-	part = dev + "p1"
-	testutil.Poll(t, part+" is there", func() bool { _, err := os.Stat(part); return err == nil })
-	return dev, part
 }

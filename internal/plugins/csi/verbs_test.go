@@ -104,17 +104,24 @@ func TestBrokenMetadataIsWrittenAgain(t *testing.T) {
 	}
 }
 
-// Metadata of another volume than the one that is named is no reason to ask the driver
-// for either.
-func TestContradictionsAreRefused(t *testing.T) {
-	v := newVerbs(t, v1.PersistentVolumeFilesystem)
+// mislabelled is a volume that is set up, and metadata of another one beside it.
+func mislabelled(t *testing.T) (v *verbs, file string) {
+	t.Helper()
+	v = newVerbs(t, v1.PersistentVolumeFilesystem)
 	if err := v.do(ops.Setup); err != nil {
 		t.Fatal(err)
 	}
-	file := v.at("pods", pod, "volumes/kubernetes.io~csi/pv/vol_data.json")
+	file = v.at("pods", pod, "volumes/kubernetes.io~csi/pv/vol_data.json")
 	if err := os.WriteFile(file, []byte(`{"driverName":"`+driver+`","volumeHandle":"other"}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	return v, file
+}
+
+// Metadata of another volume than the one that is named is no reason to ask the driver
+// for either.
+func TestContradictionsAreRefused(t *testing.T) {
+	v, _ := mislabelled(t)
 	before := v.csi.Methods()
 	err := v.do(ops.Unpublish)
 	if !errors.Is(err, api.ErrRefused) || !strings.Contains(strings.Join(api.NewErrorDoc(err).Details, " "), "other") {
@@ -131,14 +138,7 @@ func TestContradictionsAreRefused(t *testing.T) {
 // Metadata of another volume than the one whose staging directory the pod's mount is of:
 // the driver is asked for neither, and neither is what the volume is described as.
 func TestMountedFromTheStagingOfAnother(t *testing.T) {
-	v := newVerbs(t, v1.PersistentVolumeFilesystem)
-	if err := v.do(ops.Setup); err != nil {
-		t.Fatal(err)
-	}
-	file := v.at("pods", pod, "volumes/kubernetes.io~csi/pv/vol_data.json")
-	if err := os.WriteFile(file, []byte(`{"driverName":"`+driver+`","volumeHandle":"other"}`), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	v, file := mislabelled(t)
 	staged := v.at("plugins/kubernetes.io/csi", driver, paths.HandleHash("handle of pv"), "globalmount")
 	// The history knows the volume's handle; a node that was set up by its kubelet has none.
 	if err := os.Rename(v.at("../state"), v.at("../before")); err != nil {
