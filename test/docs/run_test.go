@@ -14,19 +14,24 @@ import (
 	"github.com/kvol/kvol/internal/testutil"
 )
 
-// programs builds kvol as it is released, and the kubelet of the scenes.
+// programs is a directory of kvol as it is released and the kubelet of the scenes,
+// which is told by the name of its file.
 var programs = sync.OnceValues(func() (dir string, err error) {
 	dir, err = os.MkdirTemp("", "kvol-docs")
 	if err != nil {
 		return "", err
 	}
 	testutil.AtExit(func() { os.RemoveAll(dir) })
-	for name, source := range map[string]string{"kvol": "../../cmd/kvol", "kubelet": "../cmd/fakelet"} {
-		cmd := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", filepath.Join(dir, name), source)
-		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-		if out, failed := cmd.CombinedOutput(); failed != nil {
-			err = errors.Join(err, failed, errors.New(string(out)))
+	for name, source := range map[string]string{"kvol": "cmd/kvol", "kubelet": "test/cmd/fakelet"} {
+		path, failed := testutil.Program(source)
+		var program []byte
+		if failed == nil {
+			program, failed = os.ReadFile(path)
 		}
+		if failed == nil {
+			failed = os.WriteFile(filepath.Join(dir, name), program, 0o755)
+		}
+		err = errors.Join(err, failed)
 	}
 	return dir, err
 })
