@@ -122,6 +122,11 @@ func (o *gcOrphansOptions) run(ctx context.Context, a *app) error {
 		return err // half a plan is none: nobody must run it
 	}
 	show := a.list(plan.Warnings, len(plan.Items), view.Empty(), err, out, func(w io.Writer) error { return view.Write(w, plan, out) })
+	if show == nil {
+		for _, line := range view.Summary(plan.Items, out) {
+			render.Note(a.stderr, columns(a.stderr), "%s", line)
+		}
+	}
 	if err == nil && show == nil && o.exitCode {
 		err = found(plan.Items)
 	}

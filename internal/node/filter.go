@@ -97,14 +97,14 @@ func (s *snapshot) warnLeftOut(o ListOptions, items []api.Mount, proof error) {
 		}
 	}
 	if nameless > 0 && byName {
-		s.warnings = append(s.warnings, fmt.Sprintf("%d entries are left out because no source names their pod", nameless))
+		s.warnings = append(s.warnings, api.Count(nameless, "entry is", "entries are")+" left out because no source names the pod")
 	}
 	if unproven > 0 && o.Orphans {
 		why := "kvol gc-orphans tells why"
 		if proof != nil {
 			why = proof.Error()
 		}
-		s.warnings = append(s.warnings, fmt.Sprintf("%d entries are left out because it is not proven whether their pod is gone: %s", unproven, why))
+		s.warnings = append(s.warnings, api.Count(unproven, "entry is", "entries are")+" left out because it is not proven whether the pod is gone: "+why)
 	}
 }
 

@@ -204,13 +204,13 @@ func (s *snapshot) whyNotUnmounted(f found) string {
 	}
 	switch {
 	case left > 0:
-		return fmt.Sprintf("%d mounts, devices or directories of it are left", left)
+		return api.Count(left, "mount, device or directory of it is left", "mounts, devices or directories of it are left")
 	case unknown > 0:
-		return fmt.Sprintf("whether %d places of it are unmounted is not known", unknown)
+		return "whether " + api.Count(unknown, "place of it is unmounted is not known", "places of it are unmounted is not known")
 	case f.blind != "":
 		return f.blind
 	case len(f.candidates) > 0:
-		return fmt.Sprintf("%d mounts could be of it, as neither path nor metadata give their name: %s", len(f.candidates), strings.Join(f.candidates, ", "))
+		return api.Count(len(f.candidates), "mount", "mounts") + " could be of it, as neither path nor metadata give the name: " + strings.Join(f.candidates, ", ")
 	case f.elsewhere != nil:
 		return f.elsewhere() // last, as it reads the tables of all of them
 	}

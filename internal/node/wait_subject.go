@@ -108,7 +108,7 @@ func (f *Find) blind(path string) string {
 	case f.table.Changed:
 		return "the mount table changed all the time while it was read"
 	case len(f.table.Bad) > 0:
-		return fmt.Sprintf("%d lines of the mount table cannot be read", len(f.table.Bad))
+		return api.Count(len(f.table.Bad), "line", "lines") + " of the mount table cannot be read"
 	case f.unsure(path):
 		return "a directory cannot be read: " + strings.Join(f.unread, ", ")
 	}

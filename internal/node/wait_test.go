@@ -59,35 +59,35 @@ func TestWaitStates(t *testing.T) {
 		want want
 	}{
 		"in two pods":                {WaitSubject{Word: "disk"}, want{met, "3 mounts, devices or directories of it are left", met}},
-		"in one of them":             {WaitSubject{Word: "disk", PodUID: podA}, want{met, "1 mounts, devices", met}},
+		"in one of them":             {WaitSubject{Word: "disk", PodUID: podA}, want{met, "1 mount, device", met}},
 		"in another pod":             {WaitSubject{Word: "dir", PodUID: podB}, want{nothing, met, nothing}},
-		"only staged":                {WaitSubject{Word: driver + "^h-3"}, want{nothing, "1 mounts, devices", nothing}},
+		"only staged":                {WaitSubject{Word: driver + "^h-3"}, want{nothing, "1 mount, device", nothing}},
 		"a directory of CSI":         {WaitSubject{Word: driver + "^h-4"}, want{nothing, "whether 1 places of it are unmounted is not known", nothing}},
-		"only the global mount":      {WaitSubject{Word: "pool"}, want{nothing, "1 mounts, devices", nothing}},
+		"only the global mount":      {WaitSubject{Word: "pool"}, want{nothing, "1 mount, device", nothing}},
 		"of two plugins, one named":  {WaitSubject{Word: "data", Plugin: nfs}, want{"nothing is mounted on", met, "is unmounted: the directory"}},
 		"of nobody":                  {WaitSubject{Word: "none"}, want{nothing, "3 mounts could be of it", nothing}},
 		"of nobody, of a plugin":     {WaitSubject{Word: "none", Plugin: paths.LocalPlugin}, want{nothing, met, nothing}},
 		"a handle of nobody":         {WaitSubject{Word: driver + "^none"}, want{nothing, met, nothing}},
-		"a handle, in a pod":         {WaitSubject{Word: driver + "^none", PodUID: podA}, want{nothing, "1 mounts could be of it", nothing}},
-		"dead":                       {WaitSubject{Word: "dead"}, want{met, "1 mounts, devices", "is disconnected"}},
-		"a raw device, not mapped":   {WaitSubject{Word: "raw", PodUID: podB}, want{met, "1 mounts, devices", met}},
+		"a handle, in a pod":         {WaitSubject{Word: driver + "^none", PodUID: podA}, want{nothing, "1 mount could be of it", nothing}},
+		"dead":                       {WaitSubject{Word: "dead"}, want{met, "1 mount, device", "is disconnected"}},
+		"a raw device, not mapped":   {WaitSubject{Word: "raw", PodUID: podB}, want{met, "1 mount, device", met}},
 		"a pod":                      {WaitSubject{Word: podA}, want{met, "mounts, devices or directories", met}},
 		"a pod with some unmounted":  {WaitSubject{Word: podB}, want{"nothing is mounted on", "mounts, devices", "is unmounted: the directory"}},
-		"a pod that is plain":        {WaitSubject{Word: "plain"}, want{met, "1 mounts, devices or directories", met}},
+		"a pod that is plain":        {WaitSubject{Word: "plain"}, want{met, "1 mount, device or directory", met}},
 		"a pod of who knows":         {WaitSubject{Word: "flex"}, want{"whether it is mounted on", "whether 1 places", met}},
-		"a pod with a subpath only":  {WaitSubject{Word: "sub"}, want{"the pod has no volume", "1 mounts", "the pod has no volume"}},
+		"a pod with a subpath only":  {WaitSubject{Word: "sub"}, want{"the pod has no volume", "1 mount", "the pod has no volume"}},
 		"a pod that is not here":     {WaitSubject{Word: uuid}, want{"the pod has no volume", met, "the pod has no volume"}},
-		"a path":                     {WaitSubject{Word: n.link + "/" + volumesA + local + "disk/"}, want{met, "1 mounts", met}},
+		"a path":                     {WaitSubject{Word: n.link + "/" + volumesA + local + "disk/"}, want{met, "1 mount", met}},
 		"a path above one":           {WaitSubject{Word: n.at(volumesA + local)}, want{"nothing is mounted there", "2 mounts", "nothing is mounted there"}},
-		"a path of CSI":              {WaitSubject{Word: n.at(volumesA + "kubernetes.io~csi/pvc-h-1")}, want{met, "1 mounts", met}},
+		"a path of CSI":              {WaitSubject{Word: n.at(volumesA + "kubernetes.io~csi/pvc-h-1")}, want{met, "1 mount", met}},
 		"a plain path":               {WaitSubject{Word: n.at("pods/plain/volumes/kubernetes.io~configmap/cm")}, want{"nothing is mounted there", met, "nothing is mounted there"}},
 		"a path that is not there":   {WaitSubject{Word: n.dir + "/none"}, want{"nothing is mounted there", met, "nothing is mounted there"}},
-		"a path elsewhere":           {WaitSubject{Word: n.dir + "/storage"}, want{met, "1 mounts", met}},
-		"a link to it":               {WaitSubject{Word: n.dir + "/to-storage"}, want{met, "1 mounts", met}},
-		"a link to what is dead":     {WaitSubject{Word: n.dir + "/to-dead"}, want{met, "1 mounts", "is disconnected"}},
+		"a path elsewhere":           {WaitSubject{Word: n.dir + "/storage"}, want{met, "1 mount", met}},
+		"a link to it":               {WaitSubject{Word: n.dir + "/to-storage"}, want{met, "1 mount", met}},
+		"a link to what is dead":     {WaitSubject{Word: n.dir + "/to-dead"}, want{met, "1 mount", "is disconnected"}},
 		"a path above the root":      {WaitSubject{Word: "/"}, want{met, "mounts, devices or directories of it are left", "is "}},
 		"a device":                   {WaitSubject{Word: n.disk}, want{met, "3 mounts", met}},
-		"a device of a btrfs":        {WaitSubject{Word: n.member}, want{met, "1 mounts", met}},
+		"a device of a btrfs":        {WaitSubject{Word: n.member}, want{met, "1 mount", met}},
 		"a device that is not there": {WaitSubject{Word: "/dev/kvol-none"}, want{"the device is not there", "", "the device is not there"}},
 	} {
 		for is, want := range map[api.Condition]string{api.ConditionMounted: c.want.mounted, api.ConditionUnmounted: c.want.unmounted, api.ConditionHealthy: c.want.healthy} {
@@ -168,7 +168,7 @@ func TestWaitUntil(t *testing.T) {
 	}
 	// The pod's own is gone with its metadata, and its staging directory is still known.
 	s.must(unix.Unmount(s.at(at), 0), os.Remove(s.at(at)), os.Remove(s.at(volumesA+"kubernetes.io~csi/pvc-1/vol_data.json")))
-	if got := s.state(unmounted); !strings.Contains(got, "1 mounts") {
+	if got := s.state(unmounted); !strings.Contains(got, "1 mount") {
 		t.Error(got)
 	}
 	s.tmpfs(staging("h-2")) // of another, by its name
@@ -188,14 +188,14 @@ func TestWaitPlugin(t *testing.T) {
 	s.tmpfs(staging("h-1"))
 	path := s.tmpfs(volumesA + local + "data")
 	known := s.waiter(api.ConditionUnmounted, WaitSubject{Word: "data"}, nil)
-	if got := s.state(known); !strings.Contains(got, "1 mounts") {
+	if got := s.state(known); !strings.Contains(got, "1 mount") {
 		t.Error(got)
 	}
 	s.must(unix.Unmount(path, 0), os.Remove(path))
 	if got := s.state(known); got != "met" {
 		t.Error(got)
 	}
-	if got := s.state(s.waiter(api.ConditionUnmounted, WaitSubject{Word: "data"}, nil)); !strings.Contains(got, "1 mounts could be of it") {
+	if got := s.state(s.waiter(api.ConditionUnmounted, WaitSubject{Word: "data"}, nil)); !strings.Contains(got, "1 mount could be of it") {
 		t.Error(got)
 	}
 }
@@ -235,7 +235,7 @@ func TestWaitBlind(t *testing.T) {
 	w := s.waiter(api.ConditionUnmounted, WaitSubject{Word: "data", Plugin: nfs}, nil)
 	f, err := NewFind(w.host)
 	s.must(err)
-	for is, want := range map[api.Condition]string{api.ConditionMounted: "", api.ConditionHealthy: "", api.ConditionUnmounted: "1 mounts"} {
+	for is, want := range map[api.Condition]string{api.ConditionMounted: "", api.ConditionHealthy: "", api.ConditionUnmounted: "1 mount"} {
 		w.req.Condition = is
 		if item, err := w.one(t.Context(), f, w.subjects[0]); err != nil || !strings.HasPrefix(item.Reason, want) || want == "" && !item.Met {
 			t.Errorf("%s: %+v %v", is, item, err)

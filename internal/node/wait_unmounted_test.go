@@ -25,7 +25,7 @@ func TestWaitElsewhere(t *testing.T) {
 	_, err = bufio.NewReader(out).ReadString('\n')
 	s.must(err)
 	w := s.waiter(api.ConditionUnmounted, WaitSubject{Word: dev}, nil)
-	if got := s.state(w); !strings.HasPrefix(got, "1 mounts") {
+	if got := s.state(w); !strings.HasPrefix(got, "1 mount") {
 		t.Error(got)
 	}
 	s.must(unix.Unmount(s.at(globals+"disk"), 0))
@@ -74,7 +74,7 @@ func TestWaitHidden(t *testing.T) {
 	s := newScratch(t)
 	s.tmpfs("pods/hidden/volumes/kubernetes.io~nfs/under")
 	s.tmpfs("pods/hidden")
-	for is, want := range map[api.Condition]string{api.ConditionMounted: "whether it is mounted on", api.ConditionUnmounted: "whether 1 places", api.ConditionHealthy: "is unknown: it is hidden"} {
+	for is, want := range map[api.Condition]string{api.ConditionMounted: "whether it is mounted on", api.ConditionUnmounted: "whether 1 place", api.ConditionHealthy: "is unknown: it is hidden"} {
 		if got := s.state(s.waiter(is, WaitSubject{Word: "under"}, nil)); !strings.Contains(got, want) {
 			t.Errorf("%s: %q, want %q", is, got, want)
 		}

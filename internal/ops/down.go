@@ -59,7 +59,7 @@ func (op *operation) noSubPaths() error {
 	if len(left) == 0 {
 		return nil
 	}
-	e := api.Errorf(api.ErrBusy, "%d subpaths of the volume are mounted for the pod's containers", len(left)).At(dir)
+	e := api.Errorf(api.ErrBusy, "%s mounted for the pod's containers", api.Count(len(left), "subpath of the volume is", "subpaths of the volume are")).At(dir)
 	e.Details = left
 	return e.WithNext("stop the pod's containers first; then unmount the subpaths: umount %s", act.Quote(left[0]))
 }

@@ -82,7 +82,7 @@ func (o *Ops) entries() ([]api.Entry, []string, error) {
 	}
 	var warnings []string
 	if bad > 0 {
-		warnings = append(warnings, fmt.Sprintf("%d lines of the journal cannot be read: they were cut short by a crash or a full disk", bad))
+		warnings = append(warnings, api.Count(bad, "line", "lines")+" of the journal cannot be read, cut short by a crash or a full disk")
 	}
 	return entries, warnings, nil
 }

@@ -128,7 +128,7 @@ func (op *operation) noCandidate(plugin string) error {
 	if len(left) == 0 {
 		return nil
 	}
-	e := api.Errorf(api.ErrUncertain, "%d mounts could be of this volume: neither path nor metadata give their name", len(left))
+	e := api.Errorf(api.ErrUncertain, "%s could be of this volume: neither path nor metadata give the name", api.Count(len(left), "mount", "mounts"))
 	for _, c := range left {
 		e.Details = append(e.Details, fmt.Sprintf("%s %s", c.Plugin, c.Path))
 	}

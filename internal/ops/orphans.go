@@ -127,7 +127,7 @@ func (g *gc) proven() error {
 	}
 	e := api.Errorf(api.ErrRefused, "every pod directory here (%d) would be an orphan: it is as likely that the sources speak of another node", all)
 	for _, r := range g.sets.Reports() {
-		e.Details = append(e.Details, fmt.Sprintf("%s: %d pods; %s", r.Source, len(r.Pods), r.Reason))
+		e.Details = append(e.Details, fmt.Sprintf("%s: %s; %s", r.Source, api.Count(len(r.Pods), "pod", "pods"), r.Reason))
 	}
 	e.Op = GCOrphans
 	return e.WithNext("see with kubectl or crictl that no pod lives on node %s; if that is so: --assert-no-pods", g.host.NodeName)
@@ -248,6 +248,6 @@ func errPartly(items []api.Orphan) error {
 	if stays == 0 {
 		return nil
 	}
-	return &api.Error{Op: GCOrphans, Kind: api.ErrPartly, Err: fmt.Errorf("%d of %d orphans stay", stays, n),
+	return &api.Error{Op: GCOrphans, Kind: api.ErrPartly, Err: fmt.Errorf("orphans that stay: %d of %d", stays, n),
 		Next: "the reason stands beside each; kvol gc-orphans -o wide shows what to do about it"}
 }

@@ -226,10 +226,6 @@ func (c *cleaner) foreign(path string) bool {
 
 // data leaves what is somebody's.
 func (c *cleaner) data(path string, holds safefs.Contents) bool {
-	count := fmt.Sprint(holds.Entries)
-	if holds.More {
-		count = "more than " + count
-	}
 	next := "look at it (ls -la " + act.Quote(path) + ") and move it to a safe place"
 	switch top, _ := c.run.Table().Top(path); {
 	case act.IsMemory(top):
@@ -237,7 +233,7 @@ func (c *cleaner) data(path string, holds safefs.Contents) bool {
 	case c.ephemeral(path):
 		next += "; or: --discard-ephemeral --quarantine DIR"
 	}
-	c.stay(path, api.BlockedByData, next, "it holds %s entries with %d bytes (%s), and kvol deletes no data", count, holds.Bytes, quoted(holds.Names))
+	c.stay(path, api.BlockedByData, next, "it holds %s (%s), and kvol deletes no data", holds, quoted(holds.Names))
 	return false
 }
 

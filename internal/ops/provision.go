@@ -62,7 +62,7 @@ func (op *operation) fromClaim() error {
 	if p, err := plugins.As[plugins.PersistentVolumePlugin](op.plugin); err == nil {
 		for _, mode := range pvc.Spec.AccessModes {
 			if !slices.Contains(p.GetAccessModes(), mode) {
-				return bad(api.ErrNotSupported, "ask for an access mode that it has", "it asks for %s, and %s has %v", mode, class.Provisioner, p.GetAccessModes())
+				return bad(api.ErrNotSupported, "ask for an access mode that it has", "it asks for %s, and %s has %s", mode, class.Provisioner, api.Words(p.GetAccessModes()))
 			}
 		}
 	}

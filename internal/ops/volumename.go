@@ -60,7 +60,7 @@ func (op *operation) inPod() ([]node.Ref, error) {
 	if len(same) > 0 || len(untold) == 0 {
 		return same, nil
 	}
-	e := api.Errorf(api.ErrUncertain, "%d volumes of the pod could be this one: nothing tells their driver and handle", len(untold))
+	e := api.Errorf(api.ErrUncertain, "%s of the pod could be this one: nothing tells driver and handle", api.Count(len(untold), "volume", "volumes"))
 	for _, ref := range untold {
 		e.Details = append(e.Details, ref.Path)
 	}

@@ -12,8 +12,7 @@ import (
 	"github.com/kvol/kvol/internal/api"
 )
 
-// OrphanView shows what was left on the node by pods that are gone: for people in a
-// few words first, then an item a line.
+// OrphanView shows what was left on the node by pods that are gone.
 type OrphanView struct{ View[api.Orphan] }
 
 // Orphans shows the plan of gc-orphans, which has a shell form, or what came of it.
@@ -88,21 +87,18 @@ func (v OrphanView) Write(w io.Writer, p *api.OrphanPlan, o Options) error {
 		}
 		return script(w, p.Plan)
 	}
-	if o.ForPeople() && !o.NoHeaders && len(o.Columns) == 0 && len(p.Items) > 0 {
-		var b strings.Builder
-		for _, line := range summary(p.Items) {
-			b.WriteString(message(line, o.Width))
-		}
-		if _, err := io.WriteString(w, b.String()+"\n"); err != nil {
-			return err
-		}
-	}
 	return v.View.Write(w, p.List, o)
 }
 
-// summary says in a line for pods, and one for the rest, what there is.
-func summary(items []api.Orphan) []string {
-	var out []string
+// Summary says in a line for pods, and one for the rest, what there is: for people,
+// behind the result; on a terminal a blank line sets it off.
+func (OrphanView) Summary(items []api.Orphan, o Options) (out []string) {
+	if !o.ForPeople() || o.NoHeaders || len(o.Columns) > 0 {
+		return nil
+	}
+	if o.Width > 0 && len(items) > 0 {
+		out = append(out, "")
+	}
 	for _, part := range []struct {
 		one, many string
 		is        func(api.OrphanKind) bool

@@ -191,7 +191,7 @@ func columnLines(text string) (heads, paths []string, err error) {
 		*words = strings.Fields(lines.Text())
 	}
 	if len(heads) != len(paths) {
-		return nil, nil, fmt.Errorf("line 1 has %d headings, and line 2 %d paths", len(heads), len(paths))
+		return nil, nil, fmt.Errorf("line 1 has %s, and line 2 %s", api.Count(len(heads), "heading", "headings"), api.Count(len(paths), "path", "paths"))
 	}
 	return heads, paths, nil
 }

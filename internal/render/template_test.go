@@ -59,7 +59,7 @@ func TestBadTemplates(t *testing.T) {
 		{CustomColumns, "A:.a,B:{.b}x", `the path of column 2 is "{.b}x"`},
 		{CustomColumns, "A:.a[", `the path of column 1, ".a[": unterminated array`},
 		{CustomColumnsFile, "A B", "not a line of headings and a line of as many paths"},
-		{CustomColumnsFile, "A B\n.a\n", "line 1 has 2 headings, and line 2 1 paths"},
+		{CustomColumnsFile, "A B\n.a\n", "line 1 has 2 headings, and line 2 1 path"},
 	} {
 		for _, checker := range []Checker{Mounts(), Version()} {
 			err := checker.Check(Options{Format: c.f, Template: c.template})

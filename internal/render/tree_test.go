@@ -191,7 +191,7 @@ func TestSummaryOfOne(t *testing.T) {
 		"2 pod directories: 1 can go, 1 can go in part (data)":   l.Items[:2],
 		"1 global mount, staging directory or block map: 1 live": l.Items[2:3],
 	} {
-		if got := summary(items); len(got) != 1 || got[0] != want {
+		if got := Orphans(true).Summary(items, Options{Format: Table}); len(got) != 1 || got[0] != want {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}

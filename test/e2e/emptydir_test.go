@@ -96,7 +96,7 @@ func TestEmptyDirKeepsItsContent(t *testing.T) {
 			for _, f := range flags {
 				for _, dry := range []string{"--dry-run=true", "--dry-run=false"} {
 					o := n.must(4, append([]string{verb, name, "--pod-uid", podA, dry}, f...)...)
-					if !strings.Contains(o.stderr, "3 entries, 5 bytes") || !strings.Contains(o.stderr, "--discard-ephemeral") && !strings.Contains(o.stderr, "--quarantine DIR") {
+					if !strings.Contains(o.stderr, "3 entries with 5 bytes") || !strings.Contains(o.stderr, "--discard-ephemeral") && !strings.Contains(o.stderr, "--quarantine DIR") {
 						t.Errorf("%v", o)
 					}
 				}

@@ -109,7 +109,7 @@ func notDir(path string, is safefs.Type) error {
 }
 
 func notEmpty(path string, names []string) error {
-	e := api.Errorf(api.ErrNotEmpty, "nothing is mounted there and the directory holds %d entries: they are somebody's data and kvol never deletes data", len(names)).At(path)
+	e := api.Errorf(api.ErrNotEmpty, "nothing is mounted there and the directory holds %s: that is somebody's data, and kvol never deletes data", api.Count(len(names), "entry", "entries")).At(path)
 	for i, n := range names {
 		if i == 10 {
 			e.Details = append(e.Details, fmt.Sprintf("and %d more", len(names)-i))

@@ -38,6 +38,6 @@ func (r *Runner) keepsMemory(ctx context.Context, path string) error {
 	if err != nil || c.Entries == 0 {
 		return err
 	}
-	return api.Errorf(api.ErrNotEmpty, "a %s is mounted there that nothing else shows, and it holds %d entries with %d bytes (%s): they would be lost", top.FSType, c.Entries, c.Bytes, strings.Join(c.Names, ", ")).
+	return api.Errorf(api.ErrNotEmpty, "a %s is mounted there that nothing else shows, and it holds %s (%s), which would be lost", top.FSType, c, strings.Join(c.Names, ", ")).
 		At(path).WithNext("find out whose it is and copy what is in it to a safe place; then unmount it by hand (umount %s) and run the same command again", Quote(path))
 }

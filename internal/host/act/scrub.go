@@ -161,7 +161,7 @@ func (r *Runner) unusedDirectory(src *Source) error {
 	})
 	if len(users) > 0 {
 		slices.Sort(users)
-		e := api.Errorf(api.ErrBusy, "it, or something in it, is mounted %d times: somebody uses it", len(users)).At(src.Path)
+		e := api.Errorf(api.ErrBusy, "it, or something in it, is mounted %s: somebody uses it", api.Count(len(users), "time", "times")).At(src.Path)
 		e.Details = users
 		return e.WithNext("end what uses it (kvol inspect %s), then run the same command again", Quote(src.Path))
 	}
@@ -218,7 +218,7 @@ func (a Scrub) do(ctx context.Context, r *Runner) (string, error) {
 		return "", api.Errorf(api.ErrUncertain, "not all of it was deleted in time").At(a.Path).
 			WithNext("run the same command again, with a longer --timeout")
 	}
-	return fmt.Sprintf("%d entries, %d bytes", out.Entries, out.Bytes), err
+	return out.String(), err
 }
 
 func (a Scrub) verify(ctx context.Context, r *Runner, _ string) error {

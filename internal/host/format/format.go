@@ -165,7 +165,7 @@ func (e Env) decide(ctx context.Context, d *Decision, fsType string, allow bool)
 func (e Env) existing(ctx context.Context, d *Decision, fsType string, pending *Intent) error {
 	found := d.Signature.FSType
 	if len(d.Device.Partitions) > 0 {
-		return refuse(d.Device, "it has %s and also partitions (%v)", d.Signature, d.Device.Partitions).
+		return refuse(d.Device, "it has %s and also partitions (%s)", d.Signature, api.Words(d.Device.Partitions)).
 			WithNext("name the partition or volume that is meant: lsblk -f %s", d.Device.Path)
 	}
 	if fsType != "" && !mountsAs(found, fsType) {
@@ -258,13 +258,13 @@ func inUse(dev devices.Device, holders []devices.Holder) error {
 func (e Env) formattable(d *Decision) error {
 	switch {
 	case !slices.Contains(makers, d.FSType):
-		return api.Errorf(api.ErrNotSupported, "kvol makes %v, not %q", makers, d.FSType).At(d.Device.Path).
+		return api.Errorf(api.ErrNotSupported, "kvol makes %s, not %q", api.Words(makers), d.FSType).At(d.Device.Path).
 			WithNext("make the file system yourself: it is then mounted as it is")
 	case d.Device.ReadOnly:
 		return refuse(d.Device, "it is read-only, so no file system can be made on it").
 			WithNext("see why, and whether it is the right one: blockdev --report %s", d.Device.Path)
 	case len(d.Device.Partitions) > 0:
-		return refuse(d.Device, "it has partitions (%v)", d.Device.Partitions).WithNext("name the partition that is meant: lsblk %s", d.Device.Path)
+		return refuse(d.Device, "it has partitions (%s)", api.Words(d.Device.Partitions)).WithNext("name the partition that is meant: lsblk %s", d.Device.Path)
 	case e.State == nil && !e.Look:
 		return refuse(d.Device, "the state directory cannot be written, and without a record on disk nothing is formatted").
 			WithNext("free or repair the state directory, or name another with --state-dir")

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"io/fs"
 	"strings"
+
+	"github.com/kvol/kvol/internal/api"
 )
 
 // Contents is what a directory holds, as far as it was counted.
@@ -12,6 +14,15 @@ type Contents struct {
 	Bytes   int64    // of regular files
 	Names   []string // the first few, as paths below the directory
 	More    bool     // the count was given up: there is more than that
+}
+
+// String says how much that is.
+func (c Contents) String() string {
+	text := api.Count(c.Entries, "entry", "entries") + " with " + api.Count(c.Bytes, "byte", "bytes")
+	if c.More {
+		text = "more than " + text
+	}
+	return text
 }
 
 // maxCount is where counting ends: what it is for is a refusal that a person reads.

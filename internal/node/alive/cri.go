@@ -55,7 +55,7 @@ func (l *look) askCRI(ctx context.Context) answer {
 		case a.err != nil:
 			all.err = cmp.Or(all.err, fmt.Errorf("%w; name the kubelet's runtime with --runtime-endpoint", a.err))
 		default:
-			asked = append(asked, fmt.Sprintf("%s names %d pods", path, len(a.pods)))
+			asked = append(asked, fmt.Sprintf("%s names %s", path, api.Count(len(a.pods), "pod", "pods")))
 		}
 	}
 	if all.err == nil && len(asked) == 0 {

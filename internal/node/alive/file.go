@@ -52,7 +52,7 @@ func (s *Sets) readFile(ctx context.Context, l *look, path string) error {
 	if here(pods, s.node) == 0 && !l.AssertNoPods {
 		found := "names no pod"
 		if len(pods) > 0 {
-			found = fmt.Sprintf("names %d pods and none of the node %s", len(pods), s.node)
+			found = fmt.Sprintf("names %s, none of the node %s", api.Count(len(pods), "pod", "pods"), s.node)
 		}
 		return api.Errorf(api.ErrRefused, "the list of live pods %s, so that every pod of this node would be taken for gone", found).At(path).
 			WithNext("make the list of this node (--node-name NAME), or say with --assert-no-pods that no pod lives here")

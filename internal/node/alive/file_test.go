@@ -72,7 +72,7 @@ func TestFileRefused(t *testing.T) {
 		"empty List":          {`{"kind":"List","items":[]}`, api.ErrRefused, "names no pod"},
 		"empty PodList":       {"kind: PodList\nitems: null\n", api.ErrRefused, "names no pod"},
 		"empty crictl":        {`{"items": []}`, api.ErrRefused, "names no pod"},
-		"another node's":      {strings.Replace(podJSON, "}}", `},"spec":{"nodeName":"node2"}}`, 1), api.ErrRefused, "names 1 pods and none of the node node1"},
+		"another node's":      {strings.Replace(podJSON, "}}", `},"spec":{"nodeName":"node2"}}`, 1), api.ErrRefused, "names 1 pod, none of the node node1"},
 		"breaks off":          {"{\"kind\":\"List\",\n\"items\":[" + podJSON, api.ErrInput, "line 2: it breaks off"},
 		"broken":              {"{\n\n\"kind\" \"List\"}", api.ErrInput, "line 3: invalid character"},
 		"rubbish behind":      {podJSON + "\n\n%", api.ErrInput, "line 3: invalid character"},

@@ -103,7 +103,7 @@ func (l *look) askProcesses(ctx context.Context) answer {
 	})
 	a := answer{err: errors.Join(errNS, errUses), note: "no process uses its directory"}
 	if denied > 0 {
-		a.note += fmt.Sprintf(" (%d do not let themselves be looked at)", denied)
+		a.note += fmt.Sprintf(" (%d cannot be looked at)", denied)
 	}
 	for uid, why := range found {
 		a.pods = append(a.pods, Pod{UID: uid, State: why})

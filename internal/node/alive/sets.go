@@ -152,7 +152,7 @@ func (s *Sets) prove() error {
 		case r.VetoOnly, r.Source == SourceRunningPods:
 		case r.Answered && s.whole(r):
 			able = append(able, i)
-			details = append(details, fmt.Sprintf("%s: answered, %d pods", r.Source, len(r.Pods)))
+			details = append(details, fmt.Sprintf("%s: answered, %s", r.Source, api.Count(len(r.Pods), "pod", "pods")))
 		default:
 			details = append(details, r.Source+": "+cmp.Or(r.Reason, "it names only static pods, as a kubelet does that has not heard from its API server"))
 		}

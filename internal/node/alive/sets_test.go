@@ -209,7 +209,7 @@ func TestProofSaysHowToGetIt(t *testing.T) {
 	if !errors.Is(err, api.ErrRefused) || doc.Code != api.ExitRefused {
 		t.Fatalf("%v is not a refusal", err)
 	}
-	for _, want := range []string{"cri: answered, 1 pods", "api: x509: certificate signed by unknown authority"} {
+	for _, want := range []string{"cri: answered, 1 pod", "api: x509: certificate signed by unknown authority"} {
 		if !slices.Contains(doc.Details, want) {
 			t.Errorf("%q is not in %q", want, doc.Details)
 		}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -28,7 +27,7 @@ func (l *look) askStatic(ctx context.Context) answer {
 		return answer{err: err}
 	}
 	slices.Sort(names)
-	a := answer{note: fmt.Sprintf("%d manifests in %s", len(names), dir)}
+	a := answer{note: api.Count(len(names), "manifest", "manifests") + " in " + dir}
 	for _, name := range names {
 		if strings.HasPrefix(name, ".") {
 			continue // as the kubelet does

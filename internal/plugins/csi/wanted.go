@@ -104,7 +104,7 @@ func (w *wanted) allowed() error {
 		modes = []storagev1.VolumeLifecycleMode{storagev1.VolumeLifecyclePersistent} // the API's default
 	}
 	if !slices.Contains(modes, mode) {
-		return api.Errorf(api.ErrNotSupported, "the CSIDriver of %s does not list %s in volumeLifecycleModes, but %v", w.driver, mode, modes).
+		return api.Errorf(api.ErrNotSupported, "the CSIDriver of %s does not list %s in volumeLifecycleModes, but %s", w.driver, mode, api.Words(modes)).
 			WithNext("use a driver that takes such volumes, or correct the CSIDriver")
 	}
 	return nil
@@ -252,7 +252,7 @@ func (w *wanted) unserved(pod plugins.PodRef) (out []string) {
 		return nil
 	}
 	if n := len(w.object.Spec.TokenRequests); n > 0 {
-		out = append(out, fmt.Sprintf("CSI driver %s asks for %d service account tokens, which only a kubelet can have made: it is called without", w.driver, n))
+		out = append(out, fmt.Sprintf("CSI driver %s asks for %s, which only a kubelet can have made: it is called without", w.driver, api.Count(n, "service account token", "service account tokens")))
 	}
 	if is := w.object.Spec.SELinuxMount; is != nil && *is {
 		out = append(out, fmt.Sprintf("CSI driver %s supports mounts with an SELinux context, and kvol gives none", w.driver))

@@ -5,6 +5,8 @@ import (
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
+
+	"github.com/kvol/kvol/internal/api"
 )
 
 // checkClaims refuses claims that no PersistentVolume of the input goes with:
@@ -63,7 +65,7 @@ func disagreement(pv *v1.PersistentVolume, pvc *v1.PersistentVolumeClaim) string
 	}
 	for _, m := range pvc.Spec.AccessModes {
 		if !slices.Contains(pv.Spec.AccessModes, m) {
-			return fmt.Sprintf("spec.accessModes: the claim asks for %s, the volume has %v", m, pv.Spec.AccessModes)
+			return fmt.Sprintf("spec.accessModes: the claim asks for %s, the volume has %s", m, api.Words(pv.Spec.AccessModes))
 		}
 	}
 	return ""

@@ -124,7 +124,7 @@ func TestSelectRefuses(t *testing.T) {
 		{"volumeName of another", []string{claimed("name: claim"), pvNamed("b"), strings.Replace(goodPVC, "volumeName: data", "volumeName: b", 1)}, "data", "", api.ErrInput, []string{"spec.volumeName", `"b"`}},
 		{"volumeMode of the volume", []string{goodPV + "  volumeMode: Block\n", goodPVC}, "", "", api.ErrInput, []string{"volumeMode", "Block", "Filesystem"}},
 		{"volumeMode of the claim", []string{goodPV, strings.Replace(goodPVC, "spec: {", "spec: {volumeMode: Block, ", 1), goodPod}, "", "", api.ErrInput, []string{"volumeMode"}},
-		{"access modes", []string{goodPV, strings.Replace(goodPVC, "[ReadWriteOnce]", "[ReadWriteOnce, ReadWriteMany]", 1)}, "", "", api.ErrInput, []string{"accessModes", "ReadWriteMany", "[ReadWriteOnce]"}},
+		{"access modes", []string{goodPV, strings.Replace(goodPVC, "[ReadWriteOnce]", "[ReadWriteOnce, ReadWriteMany]", 1)}, "", "", api.ErrInput, []string{"accessModes", "ReadWriteMany", "has ReadWriteOnce"}},
 		// The pod.
 		{"uid with ..", []string{goodPV}, "", "..", api.ErrInput, []string{"--pod-uid", `".."`}},
 		{"uid with /", []string{goodPV}, "", "a/b", api.ErrInput, []string{"--pod-uid"}},

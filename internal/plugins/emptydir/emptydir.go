@@ -332,14 +332,7 @@ func (u *unmounter) last(ctx context.Context, run *act.Runner, dir string) (act.
 }
 
 func refusal(dir string, c safefs.Contents, memory, discard bool) error {
-	count := fmt.Sprintf("%d entries", c.Entries)
-	if c.Entries == 1 {
-		count = "1 entry"
-	}
-	if c.More {
-		count = "more than " + count
-	}
-	e := api.Errorf(api.ErrNotEmpty, "the volume holds %s, %d bytes in files, which are its pod's data and would go with it", count, c.Bytes).At(dir)
+	e := api.Errorf(api.ErrNotEmpty, "the volume holds %s, which are its pod's data and would go with it", c).At(dir)
 	for _, name := range c.Names {
 		e.Details = append(e.Details, fmt.Sprintf("holds %q", name))
 	}
