@@ -69,11 +69,15 @@ func (l *Leftovers) ties(u use, o *Leftover, m *mounts.Mount) tie {
 // named says whether a use has the name or the handle of what is node-wide.
 func named(u use, o *Leftover) bool {
 	if o.At.Volume != "" {
-		return u.volume == o.At.Volume || u.volume == paths.EscapePlugin(o.At.Volume) ||
-			u.handle != "" && u.handle == o.Handle && o.Kind == api.OrphanStaging
+		return o.called(u.volume) || u.handle != "" && u.handle == o.Handle && o.Kind == api.OrphanStaging
 	}
 	driver, handle, ok := strings.Cut(u.handle, "^")
 	return ok && o.At.HandleHash != "" && driver == o.At.Driver && paths.HandleHash(handle) == o.At.HandleHash
+}
+
+// called says whether a pod's directories have its volume under a name.
+func (o *Leftover) called(volume string) bool {
+	return volume == o.At.Volume || volume == paths.EscapePlugin(o.At.Volume)
 }
 
 // owner is the verdict on the pod that has something; born is when that came to be
@@ -113,8 +117,23 @@ func (l *Leftovers) users(o *Leftover, m *mounts.Mount, born time.Time) {
 			o.judge(api.VerdictUnknown, "what pod "+pod.PodUID+" has cannot be seen: something is mounted on its directory")
 		}
 	}
+	l.unseen(o, born)
 	if m != nil {
 		l.mountedBy(o, *m)
+	}
+}
+
+// unseen doubts what a pod may have where nobody can look: in a directory that cannot be
+// read, or behind a symbolic link in the place of a volume.
+func (l *Leftovers) unseen(o *Leftover, born time.Time) {
+	for _, path := range l.unread {
+		at := l.host.Layout.Parse(path)
+		if at.PodUID == "" || at.Plugin != "" && at.Plugin != o.Plugin || at.Volume != "" && o.At.Volume != "" && !o.called(at.Volume) {
+			continue
+		}
+		if v, why := l.owner(at.PodUID, born); v != api.VerdictOrphan {
+			o.judge(api.VerdictUnknown, fmt.Sprintf("pod %s may have it: %s cannot be looked into (%s)", at.PodUID, path, why))
+		}
 	}
 }
 

@@ -207,3 +207,24 @@ func TestOrphansThatAppearBetweenTheLooks(t *testing.T) {
 	}
 	n.there(true, n.pod(podOther)+"/etc-hosts")
 }
+
+// What a live pod may have behind a link in the place of a volume cannot be seen: what
+// is of that name, or of any volume of CSI, stays.
+func TestOrphansBehindALink(t *testing.T) {
+	n := newOrphans(t)
+	plugins, volumes := n.root+"/plugins/kubernetes.io", n.pod(podLive)+"/volumes"
+	own, other, staged := plugins+"/local-volume/mounts/pv", plugins+"/local-volume/mounts/other", plugins+"/csi/some.driver/"+strings.Repeat("a", 64)
+	for _, dir := range []string{own, other, staged + "/globalmount", volumes + "/kubernetes.io~local-volume", volumes + "/kubernetes.io~csi"} {
+		n.must(os.MkdirAll(dir, 0o750))
+	}
+	n.must(os.Symlink(n.dir, volumes+"/kubernetes.io~local-volume/pv"), os.Symlink(n.dir, volumes+"/kubernetes.io~csi/x"))
+	n.list(podLive)
+	n.gc(nil, ops.OrphanRequest{})
+	n.there(true, own)
+	n.there(true, staged+"/globalmount")
+	n.there(false, other)
+	n.must(os.Remove(volumes+"/kubernetes.io~local-volume/pv"), os.Remove(volumes+"/kubernetes.io~csi/x"))
+	n.gc(nil, ops.OrphanRequest{})
+	n.there(false, own)
+	n.there(false, staged)
+}
