@@ -31,9 +31,6 @@ type VolData struct {
 	Mount  *mounts.Mount
 }
 
-// Missing says that there is no file.
-func (v VolData) Missing() bool { return v.Raw == nil }
-
 // Shows says whether two places show the same directory of the same file system.
 func (v VolData) Shows(o VolData) bool {
 	return v.Mount != nil && o.Mount != nil && v.Mount.Device() == o.Mount.Device() && v.Mount.Root == o.Mount.Root

@@ -36,11 +36,6 @@ func podVolumeName(plugin, volume string) string {
 	return volume
 }
 
-// PodVolumeDevicesDir is pods/<uid>/volumeDevices/<plugin>.
-func (l Layout) PodVolumeDevicesDir(uid, plugin string) (string, error) {
-	return l.Build(Path{Kind: PodDeviceDir, PodUID: uid, Plugin: plugin})
-}
-
 // PodDeviceMapPath is the link to a block volume's device,
 // pods/<uid>/volumeDevices/<plugin>/<volume>.
 func (l Layout) PodDeviceMapPath(uid, plugin, volume string) (string, error) {
@@ -55,11 +50,6 @@ func (l Layout) SubPathsDir(uid string) (string, error) {
 // SubPath is pods/<uid>/volume-subpaths/<volume>/<container>/<index>.
 func (l Layout) SubPath(uid, volume, container string, index int) (string, error) {
 	return l.Build(Path{Kind: SubPath, PodUID: uid, Volume: volume, Container: container, Index: index})
-}
-
-// PodPluginDir is pods/<uid>/plugins/<plugin>.
-func (l Layout) PodPluginDir(uid, plugin string) (string, error) {
-	return l.Build(Path{Kind: PodPluginDir, PodUID: uid, Plugin: plugin})
 }
 
 // ReadyMarker is pods/<uid>/plugins/<plugin>/<name>/ready. Secret, configMap,
@@ -77,17 +67,6 @@ func (l Layout) PodContainerDir(uid, container string) (string, error) {
 // PodEtcHosts is pods/<uid>/etc-hosts.
 func (l Layout) PodEtcHosts(uid string) (string, error) {
 	return l.Build(Path{Kind: PodEtcHosts, PodUID: uid})
-}
-
-// PluginDir is plugins/<plugin>; of an in-tree plugin two elements, unescaped.
-func (l Layout) PluginDir(plugin string) (string, error) {
-	return l.Build(Path{Kind: PluginDir, Plugin: plugin})
-}
-
-// PluginVolumeDevicesDir is plugins/<plugin>/volumeDevices, and of local volumes
-// plugins/kubernetes.io~local-volume/volumeDevices.
-func (l Layout) PluginVolumeDevicesDir(plugin string) (string, error) {
-	return l.Build(Path{Kind: GlobalMapsDir, Plugin: plugin})
 }
 
 // GlobalMapDevice is the bind of the device for one pod in a global map

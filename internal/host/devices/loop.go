@@ -20,16 +20,12 @@ import (
 
 // LoopDevice is a loop device that has a backing file.
 type LoopDevice struct {
-	Name      string // "loop3"
-	Path      string // "/dev/loop3"
-	Minor     int
-	Backing   string // absolute path as the kernel shows it, without its mark " (deleted)"
-	Deleted   bool   // the backing file is unlinked
-	Offset    int64  // bytes into the backing file
-	SizeLimit int64  // bytes, 0 is none
-	ReadOnly  bool
-	Autoclear bool   // it goes with its last user
-	DiskSeq   uint64 // of this attachment; 0 where the kernel has none
+	Name    string // "loop3"
+	Path    string // "/dev/loop3"
+	Minor   int
+	Backing string // absolute path as the kernel shows it, without its mark " (deleted)"
+	Deleted bool   // the backing file is unlinked
+	DiskSeq uint64 // of this attachment; 0 where the kernel has none
 }
 
 // Loops lists the attached loop devices by number.
@@ -54,18 +50,13 @@ func (d *Devices) loop(name string) (LoopDevice, bool) {
 	if !strings.HasPrefix(name, "loop") || !has(dir, "loop/backing_file") {
 		return LoopDevice{}, false
 	}
-	l := LoopDevice{
-		Name: name, Path: filepath.Join(d.DevRoot, name),
-		ReadOnly: attr(dir, "ro") == "1", Autoclear: attr(dir, "loop/autoclear") == "1",
-	}
+	l := LoopDevice{Name: name, Path: filepath.Join(d.DevRoot, name)}
 	// Before and after the backing file: a number that is given to another file
 	// meanwhile must not be taken for the one that was looked for.
 	seq := attr(dir, "diskseq")
 	l.Backing, l.Deleted = backing(dir)
 	_, minor, _ := strings.Cut(attr(dir, "dev"), ":")
 	l.Minor, _ = strconv.Atoi(minor)
-	l.Offset, _ = strconv.ParseInt(attr(dir, "loop/offset"), 10, 64)
-	l.SizeLimit, _ = strconv.ParseInt(attr(dir, "loop/sizelimit"), 10, 64)
 	l.DiskSeq, _ = strconv.ParseUint(seq, 10, 64)
 	return l, l.Backing != "" && attr(dir, "diskseq") == seq
 }

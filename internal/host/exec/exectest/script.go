@@ -35,7 +35,6 @@ type Script struct {
 	entries []Entry
 	used    []bool
 	missing []string
-	ran     []exec.Cmd
 }
 
 // New makes a Script; at the test's end it looks for unused entries. Entries
@@ -106,13 +105,6 @@ func (s *Script) Missing(names ...string) *Script {
 	return s
 }
 
-// Ran gives what was run so far, in order.
-func (s *Script) Ran() []exec.Cmd {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.Clone(s.ran)
-}
-
 // LookPath implements exec.Runner: what is not missing is in /usr/sbin.
 func (s *Script) LookPath(name string) (string, error) {
 	if slices.Contains(s.missing, name) {
@@ -153,7 +145,6 @@ func (s *Script) Run(ctx context.Context, c exec.Cmd) (exec.Result, error) {
 func (s *Script) take(c exec.Cmd) (Entry, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.ran = append(s.ran, c)
 	stdin := string(c.Stdin)
 	if c.Secret != nil {
 		stdin += string(c.Secret.Reveal())
