@@ -12,6 +12,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kvol/kvol/internal/host"
 	"github.com/kvol/kvol/internal/host/act"
 	"github.com/kvol/kvol/internal/ops"
 	"github.com/kvol/kvol/internal/plugins"
@@ -27,6 +28,7 @@ type csiNode struct {
 	root, state, runDir string
 	csi                 *testutil.CSI
 	block               bool
+	host                *host.Host
 }
 
 func newCSI(t *testing.T, block bool, caps ...string) *csiNode {
@@ -49,6 +51,10 @@ func newCSI(t *testing.T, block bool, caps ...string) *csiNode {
 		NodeID: strings.ToLower(name), NodeCaps: caps, ControllerCaps: []string{"PUBLISH_UNPUBLISH_VOLUME"}, NeedAttach: true,
 	}})
 	n.csi.Volume(csiHandle, "", 16*mib)
+	if n.host, err = n.call(csiSteps[0]).host(func(s string) { t.Log("while preparing:", s) }); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(n.host.Close)
 	return n
 }
 
@@ -70,7 +76,7 @@ func (n *csiNode) call(s step) call {
 // do carries a verb out to prepare for another.
 func (n *csiNode) do(v ops.Verb) {
 	n.t.Helper()
-	if a := n.call(step{verb: v}).run(n.t); a.Code != 0 {
+	if a := n.call(step{verb: v}).carryOut(n.host); a.Code != 0 {
 		n.t.Fatalf("prepare by %s: %v\n%s", v, a, n.look())
 	}
 }
@@ -141,7 +147,7 @@ func (n *csiNode) everyAction(s step, at ...act.Point) {
 // again runs the same command again: it comes to the same end.
 func (n *csiNode) again(s step, what, want string) {
 	n.t.Helper()
-	if second := n.call(s).run(n.t); second.Code != 0 {
+	if second := n.call(s).again(n.t, n.host); second.Code != 0 {
 		n.t.Fatalf("%s: the same command again: %v\n%s", what, second, n.look())
 	}
 	if got := n.look(); got != want {

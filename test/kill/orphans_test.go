@@ -41,7 +41,7 @@ func TestOrphansEveryAction(t *testing.T) {
 				}
 				points.Add(1)
 				what := fmt.Sprintf("killed %s action %d", at, i)
-				if second := n.gc().run(t); second.Code != 0 {
+				if second := n.gc().again(t, n.host); second.Code != 0 {
 					t.Fatalf("%s: the same command again: %v\n%s", what, second, n.look())
 				}
 				n.sameEnd(what, want)
