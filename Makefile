@@ -8,13 +8,15 @@
 # make docs completions  what is generated: manual pages, docs/reference, deploy/config.yaml, completions
 
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+COMMIT ?= $(shell git rev-parse HEAD 2>/dev/null)
+DATE ?= $(shell TZ=UTC git log -1 --date=format-local:%Y-%m-%dT%H:%M:%SZ --format=%cd 2>/dev/null)
 FUZZTIME ?= 30s
 GOTESTFLAGS ?=
 
 .PHONY: build demo test lint fuzz bench release-check docs completions
 
 build:
-	CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '-s -w -X main.version=$(VERSION)' -o bin/kvol ./cmd/kvol
+	CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '-s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT) -X main.date=$(DATE)' -o bin/kvol ./cmd/kvol
 
 demo: build
 	scripts/deps.sh demo

@@ -39,7 +39,7 @@ tmux        tmux            test
 zsh         zsh             test
 fish        fish            test
 dh_bash-completion bash-completion test
-mandoc      mandoc          test
+mandoc      mandoc          test release
 mmdebstrap  mmdebstrap      release
 lintian     lintian         release
 rpm         rpm             release

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Makes in bin/release what packages need and the tree does not have: compressed
-# manual pages, the licences of what is linked into kvol, Debian's changelog, and
-# the program that writes bills of materials. goreleaser runs it.
+# Makes in bin/release what packages need and the tree does not have: manual pages
+# with a date, the licences of what is linked into kvol, Debian's changelog, and the
+# program that writes bills of materials. goreleaser runs it.
 #
 #   scripts/release-files.sh VERSION DATE
 set -euo pipefail
@@ -13,8 +13,11 @@ mkdir -p "$out/man"
 
 go build -buildvcs=false -o "$out/sbom" ./test/cmd/sbom
 
+# A manual page has the date of what it is of. In the tree it has none: there the same
+# text has to give the same page, and nobody knows the date of the next commit.
 for page in docs/man/*.8; do
-	gzip -9n <"$page" >"$out/man/${page##*/}.gz"
+	sed "s/^\(\.TH \"[^\"]*\" \"8\"\) \"\" /\1 \"${date%%T*}\" /" "$page" >"$out/man/${page##*/}"
+	gzip -9nk "$out/man/${page##*/}"
 done
 
 declare -A texts=() # by digest: which modules have this licence

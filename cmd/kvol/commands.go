@@ -69,7 +69,11 @@ func (a *app) root() *cobra.Command {
 It carries a volume through its life by hand (attach, mount-device, publish, and
 back), tells which volumes are mounted for whom and how they are, and recovers.
 It says what it would do with --dry-run, and deletes no data, but for recycle and
-delete, whose purpose it is.`,
+delete, whose purpose it is.
+
+What to do when something is broken is in /usr/share/doc/kvol/docs/README.md, and
+/usr/share/doc/kvol/examples/recover-a-node.sh recovers a whole node, where a package
+was installed; else it is at https://github.com/kvol/kvol/tree/main/docs.`,
 		Example: `  kvol list-mounts
   kvol setup -f pv.yaml -f pod.yaml --dry-run
   kvol setup -f pv.yaml -f pod.yaml

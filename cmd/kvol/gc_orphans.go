@@ -27,8 +27,9 @@ runtime and API server, or by your list (--pods-from file:PATH). One word for it
 is enough to leave it alone, and what cannot be proven is unknown and stays.
 
 Nothing is deleted but empty directories and the files that the kubelet, kvol and the
-atomic writer keep (docs/gc-orphans.md has the list). What else is in the way stays,
-with what it is, and the rest goes. A driver is called first, its files go last.`
+atomic writer keep; a package has the list in /usr/share/doc/kvol/docs/gc-orphans.md.
+What else is in the way stays, with what it is, and the rest goes. A driver is called
+first, its files go last.`
 
 const gcOrphansExample = `  # what could go, and why the rest stays
   kvol gc-orphans
@@ -121,6 +122,8 @@ func (o *gcOrphansOptions) run(ctx context.Context, a *app) error {
 	if plan == nil || plan.List == nil || err != nil && out.Format == render.Shell {
 		return err // half a plan is none: nobody must run it
 	}
+	a.placeSteps(plan.Items)
+	out.Pods = a.nodePods
 	show := a.list(plan.Warnings, len(plan.Items), view.Empty(), err, out, func(w io.Writer) error { return view.Write(w, plan, out) })
 	if show == nil {
 		for _, line := range view.Summary(plan.Items, out) {
@@ -131,6 +134,16 @@ func (o *gcOrphansOptions) run(ctx context.Context, a *app) error {
 		err = found(plan.Items)
 	}
 	return errors.Join(err, show)
+}
+
+// placeSteps completes the next steps of the items, as that of an error is.
+func (a *app) placeSteps(items []api.Orphan) {
+	for i := range items {
+		items[i].Next = a.placed(items[i].Next)
+		for j := range items[i].Stays {
+			items[i].Stays[j].Next = a.placed(items[i].Stays[j].Next)
+		}
+	}
 }
 
 // found is how a plan with orphans ends where that is asked for.
@@ -168,6 +181,9 @@ func parsePlan(raw []byte) ([]api.Orphan, error) {
 	var l api.List[api.Orphan]
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	if err := dec.Decode(&l); err != nil {
+		if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok { // which speaks of Go's types
+			return nil, fmt.Errorf("it is no plan in JSON: at byte %d is a %s, which does not belong there", wrong.Offset, wrong.Value)
+		}
 		return nil, fmt.Errorf("it is no plan in JSON: %w", err)
 	}
 	switch {

@@ -86,6 +86,8 @@ var (
 	}
 	ownFiles = []term{
 		{defaultConfig, "the configuration"}, {"/var/lib/kvol", "the journal, which kvol history shows"}, {"/run/kvol", "locks"},
+		{"/usr/share/doc/kvol/docs", "what to do when something is broken, and how kvol works"},
+		{"/usr/share/doc/kvol/examples", "a configuration, and the script that recovers a node"},
 	}
 )
 
@@ -106,7 +108,66 @@ func roff(t *testing.T, c *cobra.Command) string {
 	// A page that is the same for the same text has no date. A hyphen is one that can
 	// be copied into a shell.
 	text := strings.Replace(b.String(), `"`+never.Format("Jan 2006")+`"`, `""`, 1)
+	text = strings.TrimRight(text, "\n") // which ends with the names of other pages
+	for _, words := range seeAlso(c) {
+		text += `, \fB` + page(words) + `(8)\fP`
+	}
+	text += "\n"
 	return strings.ReplaceAll(strings.ReplaceAll(text, `\-`, "-"), "-", `\-`)
+}
+
+// neighbours are commands that somebody who looks at one of them may have to know.
+var neighbours = [][]string{
+	{"attach", "mount-device", "publish", "setup"},
+	{"detach", "unmount-device", "unpublish", "teardown"},
+	{"attach", "detach"},
+	{"mount-device", "unmount-device"},
+	{"publish", "unpublish"},
+	{"setup", "teardown"},
+	{"provision", "recycle", "delete"},
+	{"list-mounts", "inspect", "wait"},
+	{"inspect", "paths", "expand"},
+	{"attach", "limits"},
+	{"limits", "plugins"},
+	{"gc-orphans", "recover", "history"},
+	{"list-mounts", "gc-orphans"},
+	{"history", "inspect"},
+	{"completion", "config"},
+	{"config", "config view", "version"},
+}
+
+// seeAlso are the neighbours of a command, in the order above.
+func seeAlso(c *cobra.Command) (out []string) {
+	self := strings.TrimPrefix(c.CommandPath(), "kvol ")
+	for _, group := range neighbours {
+		if !slices.Contains(group, self) {
+			continue
+		}
+		for _, words := range group {
+			below := strings.HasPrefix(words, self+" ") || strings.HasPrefix(self, words+" ") // the library has them
+			if words != self && !below && !slices.Contains(out, words) {
+				out = append(out, words)
+			}
+		}
+	}
+	return out
+}
+
+// Each command but help has neighbours, and they are commands.
+func TestNeighbours(t *testing.T) {
+	commands := every(t)
+	for _, group := range neighbours {
+		for _, words := range group {
+			if commands[words] == nil {
+				t.Errorf("there is no command %q", words)
+			}
+		}
+	}
+	for words, c := range commands {
+		if words != "" && words != "help" && len(seeAlso(c)) == 0 {
+			t.Errorf("kvol %s has no neighbours", words)
+		}
+	}
 }
 
 // page is the name of a command's page.

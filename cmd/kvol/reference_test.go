@@ -60,6 +60,12 @@ func commandPage(c *cobra.Command) string {
 	for _, sub := range c.Commands() {
 		fmt.Fprintf(&b, "* [%s](%s.md): %s\n", sub.CommandPath(), strings.ReplaceAll(sub.CommandPath(), " ", "-"), sub.Short)
 	}
+	if also := seeAlso(c); len(also) > 0 {
+		b.WriteString("\n## See also\n\n")
+		for _, words := range also {
+			fmt.Fprintf(&b, "* [kvol %s](%s.md)\n", words, page(words))
+		}
+	}
 	return b.String()
 }
 

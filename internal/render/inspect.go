@@ -132,8 +132,15 @@ func Version() Document[*api.VersionInfo] {
 			if _, err := fmt.Fprintf(w, "kvol %s\n", v.Version); err != nil || o.Format != Wide {
 				return err
 			}
-			_, err := fmt.Fprintf(w, "commit %s\nbuilt %s\n%s %s\n", v.Commit, v.Date, v.Go, v.Platform)
-			return err
+			for _, line := range [][2]string{{"commit", v.Commit}, {"built", v.Date}, {v.Go, v.Platform}} {
+				if line[1] == "" {
+					continue // a build outside a repository knows neither
+				}
+				if _, err := fmt.Fprintln(w, line[0], line[1]); err != nil {
+					return err
+				}
+			}
+			return nil
 		},
 	}
 }

@@ -28,6 +28,7 @@ func TestTemplates(t *testing.T) {
 		{none, Options{Format: JSONPath, Template: "{.items[*].path}"}, ""},
 		{none, Options{Format: GoTemplateFile, Template: "{{.kind}}{{.nope}}"}, "MountList<no value>"},
 		{none, Options{Format: CustomColumns, Template: "PATH:.path"}, "PATH\n"},
+		{version, Options{Format: Wide}, "kvol v1\n"}, // what is not known has no line
 		{version, Options{Format: JSONPathFile, Template: "{.kind} {.version}\n"}, "VersionInfo v1\n"},
 		{version, Options{Format: CustomColumns, Template: "V:.version,GO:.go"}, "V     GO\nv1    go1.26\n"},
 		{pathset, Options{Format: GoTemplate, Template: "{{.kind}} {{.apiVersion}} {{.volume}}"}, "PathSet kvol/v1 data"},

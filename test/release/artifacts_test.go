@@ -12,9 +12,12 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -64,7 +67,14 @@ func TestReproducible(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	runIn(t, dir, []string{"GOCACHE=" + testutil.TempDir(t)}, "make", "build", "VERSION=v"+version(t))
+	from := metadata(t)
+	date := run(t, "git", "-C", "../..", "-c", "safe.directory=*", "log", "-1", "--format=%ct", from.Commit)
+	seconds, err := strconv.ParseInt(strings.TrimSpace(date), 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	runIn(t, dir, []string{"GOCACHE=" + testutil.TempDir(t)}, "make", "build", "VERSION=v"+from.Version, "COMMIT="+from.Commit,
+		"DATE="+time.Unix(seconds, 0).UTC().Format(time.RFC3339))
 	if got, want := sum(read(t, filepath.Join(dir, "bin/kvol"))), sum(read(t, artifacts(t, "Binary", "")[0].Path)); got != want {
 		t.Errorf("the Makefile's program is %s, goreleaser's %s", got, want)
 	}
@@ -144,26 +154,82 @@ func TestArchives(t *testing.T) {
 		top := "kvol_" + version(t) + "_linux_" + a.Goarch + "/"
 		files := untar(t, gunzip(t, bytes.NewReader(read(t, a.Path))))
 		want := map[string][]byte{top + "kvol": read(t, programs[i].Path), top + "copyright": read(t, "../../bin/release/copyright")}
-		licence, err := filepath.Glob("../../LICENSE*")
-		if err != nil {
-			t.Fatal(err)
+		for _, page := range pages(t) {
+			want[top+"docs/man/"+filepath.Base(page)] = read(t, page)
 		}
-		for _, name := range append(append(pages(t), licence...), "README.md", "deploy/config.yaml", "completions/kvol.bash", "completions/_kvol", "completions/kvol.fish") {
-			name = strings.TrimPrefix(name, "../../")
+		names := append(documents(t), "README.md", recovery, "deploy/config.yaml", "completions/kvol.bash", "completions/_kvol", "completions/kvol.fish")
+		for _, name := range append(names, tree(t, "LICENSE*")...) {
 			want[top+name] = read(t, filepath.Join("../..", name))
 		}
 		same(t, a.Name, files, want)
+		eachLink(files, func(page, to string) {
+			for name := range files {
+				if name == to || strings.HasPrefix(name, to+"/") {
+					return
+				}
+			}
+			t.Errorf("%s: %s leads to %s, which is not there", a.Name, page, to)
+		})
 	}
 }
 
-// pages are the manual pages.
+// recovery is the script that recovers a node.
+const recovery = "docs/tasks/recover-a-node.sh"
+
+// documents are the pages of the tree that releases have.
+func documents(t *testing.T) []string {
+	t.Helper()
+	return slices.Concat(tree(t, "docs/*.md"), tree(t, "docs/tasks/*.md"), tree(t, "docs/reference/*.md"), tree(t, "docs/schema/*"))
+}
+
+// tree are files of the tree.
+func tree(t *testing.T, pattern string) []string {
+	t.Helper()
+	found, err := filepath.Glob(filepath.Join("../..", pattern))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range found {
+		found[i] = strings.TrimPrefix(found[i], "../../")
+	}
+	return found
+}
+
+var link = regexp.MustCompile(`\]\(([^()\s#]+)(#[^()\s]*)?\)`)
+
+// eachLink visits the links of pages to other files, as paths.
+func eachLink(files map[string][]byte, visit func(page, to string)) {
+	for name, text := range files {
+		if filepath.Ext(name) != ".md" {
+			continue
+		}
+		for _, m := range link.FindAllSubmatch(text, -1) {
+			if to := string(m[1]); !strings.Contains(to, "://") {
+				visit(name, filepath.Join(filepath.Dir(name), to))
+			}
+		}
+	}
+}
+
+// pages are the manual pages, with a date.
 func pages(t *testing.T) []string {
 	t.Helper()
-	all, err := filepath.Glob("../../docs/man/*.8")
-	if err != nil || len(all) < 20 {
-		t.Fatalf("%d manual pages: %v", len(all), err)
+	all, err := filepath.Glob("../../bin/release/man/*.8")
+	if want := len(tree(t, "docs/man/*.8")); err != nil || want < 20 || len(all) != want {
+		t.Fatalf("%d manual pages, not %d: %v", len(all), want, err)
 	}
 	return all
+}
+
+// TestPages: they are those of the tree but for the date, and nothing is wrong with them.
+func TestPages(t *testing.T) {
+	for _, page := range pages(t) {
+		dated := regexp.MustCompile(`(?m)^(\.TH .* )"\d{4}-\d\d-\d\d"`).ReplaceAll(read(t, page), []byte(`$1""`))
+		if !bytes.Equal(dated, read(t, "../../docs/man/"+filepath.Base(page))) {
+			t.Errorf("%s is not what the tree has", page)
+		}
+	}
+	run(t, "mandoc", append([]string{"-Tlint", "-Wwarning"}, pages(t)...)...)
 }
 
 // untar gives the content of all files of a tar, by name.
@@ -174,6 +240,7 @@ func untar(t *testing.T, r io.Reader) map[string][]byte {
 	return out
 }
 
+// eachFile visits the files of a tar, of links with where they lead.
 func eachFile(t *testing.T, r io.Reader, visit func(*tar.Header, []byte)) {
 	t.Helper()
 	for archive := tar.NewReader(r); ; {
@@ -188,8 +255,15 @@ func eachFile(t *testing.T, r io.Reader, visit func(*tar.Header, []byte)) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		if h.Typeflag == tar.TypeSymlink {
+			visit(h, []byte(h.Linkname))
+			continue
+		}
 		if h.Uid != 0 || h.Gid != 0 || h.Mode&0o022 != 0 {
 			t.Errorf("%s belongs to %d:%d and has the mode %o", h.Name, h.Uid, h.Gid, h.Mode)
+		}
+		if filepath.Ext(h.Name) == ".sh" && h.Mode&0o111 == 0 {
+			t.Errorf("%s has the mode %o", h.Name, h.Mode)
 		}
 		if h.Typeflag == tar.TypeReg {
 			visit(h, content)

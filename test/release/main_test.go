@@ -45,16 +45,17 @@ func artifacts(t *testing.T, kind, format string) []artifact {
 	return all
 }
 
-// version is the one that all was built with.
-func version(t *testing.T) string {
+// metadata is what all was built from.
+func metadata(t *testing.T) (meta struct{ Version, Commit string }) {
 	t.Helper()
-	var meta struct{ Version string }
 	readJSON(t, filepath.Join(dist(), "metadata.json"), &meta)
-	if meta.Version == "" {
-		t.Fatal("metadata.json has no version")
+	if meta.Version == "" || meta.Commit == "" {
+		t.Fatal("metadata.json has no version, or no commit")
 	}
-	return meta.Version
+	return meta
 }
+
+func version(t *testing.T) string { return metadata(t).Version }
 
 func dist() string { return os.Getenv("KVOL_DIST") }
 

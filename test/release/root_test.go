@@ -1,6 +1,7 @@
 package release
 
 import (
+	"archive/tar"
 	"bytes"
 	"errors"
 	"io/fs"
@@ -118,6 +119,7 @@ func TestPackages(t *testing.T) {
 				}
 			}
 			same(t, file, got, installed(t, p.format))
+			d.leads(got)
 			d.use()
 			p.remove(t, d, file)
 			after := d.files()
@@ -150,8 +152,12 @@ func installed(t *testing.T, format string) map[string][]byte {
 		"/usr/share/bash-completion/completions/kvol":    read(t, "../../completions/kvol.bash"),
 		"/usr/share/fish/vendor_completions.d/kvol.fish": read(t, "../../completions/kvol.fish"),
 		zsh: read(t, "../../completions/_kvol"),
-		"/usr/share/doc/kvol/examples/config.yaml": read(t, "../../deploy/config.yaml"),
-		"/usr/share/doc/kvol/copyright":            read(t, "../../bin/release/copyright"),
+		"/usr/share/doc/kvol/examples/config.yaml":       read(t, "../../deploy/config.yaml"),
+		"/usr/share/doc/kvol/examples/recover-a-node.sh": read(t, "../../"+recovery),
+		"/usr/share/doc/kvol/copyright":                  read(t, "../../bin/release/copyright"),
+	}
+	for _, name := range documents(t) {
+		want["/usr/share/doc/kvol/"+name] = read(t, "../../"+name)
 	}
 	if format == "deb" {
 		want["/usr/share/doc/kvol/changelog.gz"] = read(t, "../../bin/release/changelog.gz")
@@ -162,10 +168,27 @@ func installed(t *testing.T, format string) map[string][]byte {
 		want["/usr/share/lintian/overrides/kvol"] = read(t, lintian[0])
 	}
 	for _, page := range pages(t) {
-		name := filepath.Base(page) + ".gz"
-		want["/usr/share/man/man8/"+name] = read(t, "../../bin/release/man/"+name)
+		want["/usr/share/man/man8/"+filepath.Base(page)+".gz"] = read(t, page+".gz")
 	}
 	return want
+}
+
+// leads follows what the pages link to, and what the manual pages name.
+func (d debian) leads(files map[string][]byte) {
+	d.t.Helper()
+	check := func(page, to string) {
+		if _, err := os.Stat(filepath.Join(d.dir, to)); err != nil {
+			d.t.Errorf("%s leads to %s, which is not there: %v", page, to, err)
+		}
+	}
+	eachLink(files, check)
+	for _, page := range pages(d.t) {
+		text := strings.ReplaceAll(string(read(d.t, page)), `\`, "")
+		for _, to := range regexp.MustCompile(`/usr/share/doc/kvol[\w/.-]*\w`).FindAllString(text, -1) {
+			check(page, to)
+		}
+	}
+	d.run("test", "-x", "/usr/share/doc/kvol/examples/recover-a-node.sh")
 }
 
 func installDeb(t *testing.T, d debian, file string) {
@@ -179,8 +202,21 @@ func installDeb(t *testing.T, d debian, file string) {
 	}
 }
 
-// removeDeb: what is kept until the purge is kvol's history.
-func removeDeb(t *testing.T, d debian, _ string) {
+// removeDeb: what is kept until the purge is kvol's history. The configuration is the
+// operator's before, during and after an upgrade.
+func removeDeb(t *testing.T, d debian, file string) {
+	config := filepath.Join(d.dir, "etc/kvol/config.yaml")
+	write(t, config, []byte("color: never # ours\n"), 0o644)
+	d.run("dpkg", "-i", "/mnt/dist/"+file)
+	d.run("kvol", "config", "view")
+	defer func() {
+		if got := string(read(t, config)); got != "color: never # ours\n" {
+			t.Errorf("the configuration is %q", got)
+		}
+		if err := os.RemoveAll(filepath.Dir(config)); err != nil {
+			t.Error(err)
+		}
+	}()
 	d.run("apt-get", "remove", "-qq", "kvol")
 	if _, err := os.Stat(d.dir + "/usr/bin/kvol"); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("removed, and the program is there: %v", err)
@@ -204,6 +240,12 @@ func installRPM(t *testing.T, d debian, file string) {
 	if got := rpm(t, d, "--query", "--queryformat", "%{VERSION} %{ARCH} %{LICENSE}", "kvol"); got != want {
 		t.Errorf("rpm says %q, want %q", got, want)
 	}
+	if got := strings.Fields(rpm(t, d, "--query", "--recommends", "kvol")); !slices.Equal(got, []string{"e2fsprogs", "util-linux"}) {
+		t.Errorf("rpm recommends %q", got)
+	}
+	if got := strings.Fields(rpm(t, d, "--query", "--licensefiles", "kvol")); !slices.Equal(got, []string{"/usr/share/doc/kvol/copyright"}) {
+		t.Errorf("rpm has the licences %q", got)
+	}
 	rpm(t, d, "--verify", "kvol")
 }
 
@@ -219,19 +261,24 @@ func removeRPM(t *testing.T, d debian, file string) {
 // installAPK lays out what the archive holds: Debian has no apk.
 func installAPK(t *testing.T, d debian, file string) {
 	_, data := readAPK(t, filepath.Join(dist(), file))
-	for name, b := range untar(t, gunzip(t, bytes.NewReader(data))) {
-		path := filepath.Join(d.dir, name)
-		mode := fs.FileMode(0o644)
-		if name == "usr/bin/kvol" {
-			mode = 0o755
-		}
-		err := os.MkdirAll(filepath.Dir(path), 0o755)
-		if err == nil {
-			err = os.WriteFile(path, b, mode)
-		}
-		if err != nil {
+	eachFile(t, gunzip(t, bytes.NewReader(data)), func(h *tar.Header, b []byte) {
+		path := filepath.Join(d.dir, h.Name)
+		if h.Typeflag != tar.TypeSymlink {
+			write(t, path, b, h.FileInfo().Mode().Perm())
+		} else if err := os.Symlink(string(b), path); err != nil {
 			t.Fatal(err)
 		}
+	})
+}
+
+func write(t *testing.T, path string, b []byte, mode fs.FileMode) {
+	t.Helper()
+	err := os.MkdirAll(filepath.Dir(path), 0o755)
+	if err == nil {
+		err = os.WriteFile(path, b, mode)
+	}
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 
