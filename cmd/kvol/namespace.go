@@ -1,9 +1,9 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -18,6 +18,7 @@ import (
 	"github.com/kvol/kvol/internal/api"
 	"github.com/kvol/kvol/internal/host"
 	"github.com/kvol/kvol/internal/host/act"
+	"github.com/kvol/kvol/internal/host/exact"
 	"github.com/kvol/kvol/internal/host/exec"
 	"github.com/kvol/kvol/internal/host/kubelet"
 )
@@ -101,7 +102,11 @@ func (a *app) receive() error {
 		return api.Errorf(api.ErrUsage, "%s is set to what kvol did not make: %w", envHanded, os.NewSyscallError("fcntl", err))
 	}
 	h := &handover{}
-	if err := json.NewDecoder(f).Decode(h); err != nil {
+	raw, err := io.ReadAll(f)
+	if err == nil {
+		err = exact.Unmarshal(raw, h)
+	}
+	if err != nil {
 		return api.Errorf(api.ErrUsage, "%s is set to what kvol did not make: %w", envHanded, err)
 	}
 	a.handed, a.files = h, &files{got: h.Files, handed: true}
@@ -241,7 +246,10 @@ func write(h *handover) (*os.File, error) {
 		return nil, os.NewSyscallError("memfd_create", err)
 	}
 	f := os.NewFile(uintptr(fd), "handover")
-	err = json.NewEncoder(f).Encode(h)
+	raw, err := exact.Marshal(h)
+	if err == nil {
+		_, err = f.Write(raw)
+	}
 	if err == nil {
 		_, err = f.Seek(0, 0)
 	}

@@ -2,7 +2,6 @@ package host
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/kvol/kvol/internal/api"
+	"github.com/kvol/kvol/internal/host/exact"
 	"github.com/kvol/kvol/internal/host/mounts"
 	"github.com/kvol/kvol/internal/host/probe"
 )
@@ -78,7 +78,7 @@ func jobs() probe.Jobs {
 func job[T any](do func(path string) (T, error)) probe.Job {
 	return func(raw []byte, _ []*os.File) (any, []*os.File, error) {
 		var path string
-		if err := json.Unmarshal(raw, &path); err != nil {
+		if err := exact.Unmarshal(raw, &path); err != nil {
 			return nil, nil, err
 		}
 		out, err := do(path)

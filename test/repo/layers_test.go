@@ -31,16 +31,17 @@ var layers = []struct {
 	{"internal/api", ""},
 	{"internal/paths", "internal/api"},
 
+	{"internal/host/exact", ""},
 	{"internal/host/mounts", below},
 	{"internal/host/safefs", below + " internal/host/mounts"},
 	{"internal/host/exec/exectest", below + " internal/host/exec"},
 	{"internal/host/exec", below + " internal/host/mounts internal/host/safefs"},
-	{"internal/host/probe", below + " internal/host/mounts internal/host/safefs"},
-	{"internal/host/devices", below + " internal/host/mounts internal/host/safefs internal/host/exec internal/host/probe"},
-	{"internal/host/kubelet", below + " internal/host/mounts internal/host/safefs internal/host/probe"},
+	{"internal/host/probe", below + " internal/host/exact internal/host/mounts internal/host/safefs"},
+	{"internal/host/devices", below + " internal/host/exact internal/host/mounts internal/host/safefs internal/host/exec internal/host/probe"},
+	{"internal/host/kubelet", below + " internal/host/exact internal/host/mounts internal/host/safefs internal/host/probe"},
 	{"internal/host/procs", below},
-	{"internal/host/format", below + " internal/host/mounts internal/host/safefs internal/host/exec internal/host/probe internal/host/devices"},
-	{"internal/host/act", below + " internal/host/mounts internal/host/safefs internal/host/exec internal/host/probe internal/host/devices internal/host/format"},
+	{"internal/host/format", below + " internal/host/exact internal/host/mounts internal/host/safefs internal/host/exec internal/host/probe internal/host/devices"},
+	{"internal/host/act", below + " internal/host/exact internal/host/mounts internal/host/safefs internal/host/exec internal/host/probe internal/host/devices internal/host/format"},
 	{"internal/host", below + " internal/host/*"},
 
 	{"internal/plugins/all", below + " internal/host/... internal/plugins internal/plugins/*"},
@@ -70,6 +71,7 @@ var libraries = []struct{ lib, home string }{
 	{"github.com/spf13/cobra/doc", "test"}, // makes manual pages, which kvol does not
 	{"github.com/moby/sys/mountinfo", "internal/host/mounts"},
 	{"k8s.io/mount-utils", "internal/host"},
+	{"github.com/fxamacker/cbor", "internal/host/exact"},
 	{"k8s.io/client-go", "internal/render"}, // for util/jsonpath; its clients would double the time of every start
 	{"k8s.io/cli-runtime", "test"},
 	{"k8s.io/kubectl", "test"},

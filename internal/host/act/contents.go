@@ -2,13 +2,13 @@ package act
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"os"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/kvol/kvol/internal/api"
+	"github.com/kvol/kvol/internal/host/exact"
 	"github.com/kvol/kvol/internal/host/safefs"
 )
 
@@ -45,7 +45,7 @@ func (r *Runner) pretend(path string, o overlay, out *safefs.Contents) error {
 
 func runContents(raw []byte, files []*os.File) (any, []*os.File, error) {
 	var writer bool
-	if err := json.Unmarshal(raw, &writer); err != nil {
+	if err := exact.Unmarshal(raw, &writer); err != nil {
 		return nil, nil, err
 	}
 	if len(files) == 0 {

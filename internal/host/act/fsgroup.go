@@ -2,7 +2,6 @@ package act
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -12,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/kvol/kvol/internal/api"
+	"github.com/kvol/kvol/internal/host/exact"
 	"github.com/kvol/kvol/internal/host/safefs"
 )
 
@@ -111,7 +111,7 @@ func (a FSGroup) settle(*Runner, Value) {}
 // runFSGroup is the helper's side.
 func runFSGroup(raw []byte, files []*os.File) (any, []*os.File, error) {
 	w := fsGroupWalk{fits: true}
-	if err := json.Unmarshal(raw, &w.fsGroupArgs); err != nil {
+	if err := exact.Unmarshal(raw, &w.fsGroupArgs); err != nil {
 		return nil, nil, err
 	}
 	if len(files) == 0 {

@@ -2,13 +2,13 @@ package act
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 
 	"github.com/kvol/kvol/internal/api"
+	"github.com/kvol/kvol/internal/host/exact"
 	"github.com/kvol/kvol/internal/host/safefs"
 )
 
@@ -78,7 +78,7 @@ const outsideJob = "outside"
 
 func runOutside(raw []byte, _ []*os.File) (any, []*os.File, error) {
 	var o safefs.Outside
-	if err := json.Unmarshal(raw, &o); err != nil {
+	if err := exact.Unmarshal(raw, &o); err != nil {
 		return nil, nil, err
 	}
 	return nil, nil, o.Make()

@@ -2,7 +2,6 @@ package act
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -13,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/kvol/kvol/internal/api"
+	"github.com/kvol/kvol/internal/host/exact"
 	"github.com/kvol/kvol/internal/host/mounts"
 	"github.com/kvol/kvol/internal/host/safefs"
 )
@@ -181,7 +181,7 @@ type scrubArgs struct {
 // runScrub is the helper's side: the first descriptor is the volume.
 func runScrub(raw []byte, files []*os.File) (any, []*os.File, error) {
 	var a scrubArgs
-	if err := json.Unmarshal(raw, &a); err != nil {
+	if err := exact.Unmarshal(raw, &a); err != nil {
 		return nil, nil, err
 	}
 	if len(files) == 0 {

@@ -2,7 +2,6 @@ package devices
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -10,6 +9,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/kvol/kvol/internal/host/exact"
 )
 
 // LoopsOver finds loop devices whose backing file is a node of one of set: the
@@ -85,7 +86,7 @@ func (d *Devices) backings(ctx context.Context) ([]LoopDevice, []backingFile, er
 // backingsJob asks each loop device.
 func backingsJob(raw []byte, _ []*os.File) (any, []*os.File, error) {
 	var paths []string
-	if err := json.Unmarshal(raw, &paths); err != nil {
+	if err := exact.Unmarshal(raw, &paths); err != nil {
 		return nil, nil, err
 	}
 	out := make([]backingFile, len(paths))

@@ -3,7 +3,6 @@ package devices
 import (
 	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -14,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/kvol/kvol/internal/host/exact"
 	"github.com/kvol/kvol/internal/host/mounts"
 )
 
@@ -241,7 +241,7 @@ func (d *Devices) openers(ctx context.Context, set []Device) ([]Holder, error) {
 
 func openersJob(raw []byte, _ []*os.File) (any, []*os.File, error) {
 	var a openersArgs
-	if err := json.Unmarshal(raw, &a); err != nil {
+	if err := exact.Unmarshal(raw, &a); err != nil {
 		return nil, nil, err
 	}
 	d := &Devices{ProcRoot: a.ProcRoot}

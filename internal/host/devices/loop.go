@@ -2,7 +2,6 @@ package devices
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -15,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/kvol/kvol/internal/api"
+	"github.com/kvol/kvol/internal/host/exact"
 	"github.com/kvol/kvol/internal/host/probe"
 )
 
@@ -120,7 +120,7 @@ func (d *Devices) AttachLoop(ctx context.Context, backing *os.File, readOnly boo
 // same number in between, then the kernel says EBUSY and the next one is asked for.
 func attachJob(raw []byte, files []*os.File) (any, []*os.File, error) {
 	var a attachArgs
-	if err := json.Unmarshal(raw, &a); err != nil {
+	if err := exact.Unmarshal(raw, &a); err != nil {
 		return nil, nil, err
 	}
 	if len(files) != 1 {
@@ -261,7 +261,7 @@ func (l LoopDevice) is(o LoopDevice) bool {
 // caller saw.
 func detachJob(raw []byte, _ []*os.File) (any, []*os.File, error) {
 	var l LoopDevice
-	if err := json.Unmarshal(raw, &l); err != nil {
+	if err := exact.Unmarshal(raw, &l); err != nil {
 		return nil, nil, err
 	}
 	fd, err := openLoop(l.Path, unix.O_RDONLY)

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/kvol/kvol/internal/host/exact"
 	"github.com/kvol/kvol/internal/host/probe"
 )
 
@@ -94,7 +94,7 @@ const (
 
 func blankJob(raw []byte, files []*os.File) (any, []*os.File, error) {
 	var a blankArgs
-	if err := json.Unmarshal(raw, &a); err != nil {
+	if err := exact.Unmarshal(raw, &a); err != nil {
 		return nil, nil, err
 	}
 	if len(files) != 1 || a.Size <= 0 {

@@ -3,7 +3,6 @@ package format
 import (
 	"bytes"
 	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -11,6 +10,8 @@ import (
 	"slices"
 
 	"github.com/google/uuid"
+
+	"github.com/kvol/kvol/internal/host/exact"
 )
 
 // Whether an mkfs without an outcome was killed, or came to its end and the
@@ -33,7 +34,7 @@ type endedArgs struct {
 // its end although the primary superblock is not there; "" when there is none.
 func endedJob(raw []byte, files []*os.File) (any, []*os.File, error) {
 	var a endedArgs
-	if err := json.Unmarshal(raw, &a); err != nil {
+	if err := exact.Unmarshal(raw, &a); err != nil {
 		return nil, nil, err
 	}
 	id, err := uuid.Parse(a.UUID)

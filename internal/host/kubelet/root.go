@@ -2,11 +2,11 @@ package kubelet
 
 import (
 	"context"
-	"encoding/json"
 	"os"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/kvol/kvol/internal/host/exact"
 	"github.com/kvol/kvol/internal/host/probe"
 	"github.com/kvol/kvol/internal/host/safefs"
 )
@@ -38,7 +38,7 @@ func Resolve(ctx context.Context, helper *probe.Helper, proc, path string) (Dir,
 
 func openJob(args []byte, files []*os.File) (any, []*os.File, error) {
 	var path string
-	if err := json.Unmarshal(args, &path); err != nil {
+	if err := exact.Unmarshal(args, &path); err != nil {
 		return nil, nil, err
 	}
 	f, err := openIn(files[0], path, unix.O_PATH|unix.O_DIRECTORY)

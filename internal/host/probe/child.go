@@ -2,7 +2,6 @@ package probe
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -16,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/kvol/kvol/internal/api"
+	"github.com/kvol/kvol/internal/host/exact"
 )
 
 // argv0 is the name under which a process is the helper, its socket being
@@ -55,7 +55,7 @@ func (a answer) decode(out any) error {
 	case out == nil:
 		return nil
 	}
-	if err := json.Unmarshal(a.Result, out); err != nil {
+	if err := exact.Unmarshal(a.Result, out); err != nil {
 		closeAll(a.files)
 		return fmt.Errorf("probe: the helper's answer: %w", err)
 	}

@@ -17,7 +17,6 @@ package probe
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -27,12 +26,14 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/kvol/kvol/internal/api"
+	"github.com/kvol/kvol/internal/host/exact"
 	"github.com/kvol/kvol/internal/host/safefs"
 )
 
-// Job is a piece of work that the helper does. args is the JSON of what was given
-// to [Helper.Call]; files are the descriptors given with it, closed when the job
-// ends. The result is made JSON; the files returned are passed on and closed.
+// Job is a piece of work that the helper does. args is what was given to [Helper.Call],
+// which exact.Unmarshal reads; files are the descriptors given with it, closed when the
+// job ends. The result goes back in the same way; the files returned are passed on and
+// closed.
 //
 // A job runs on a thread of its own, beside others: it changes nothing that the
 // process has as a whole (directory, umask, signals) and starts no program.
@@ -58,12 +59,15 @@ func Main(jobs ...Jobs) {
 			all[name] = job
 		}
 	}
-	if len(os.Args) == 2 && os.Args[0] == argv0 {
+	if IsHelper() {
 		serve(all) // never returns
 	}
 	// Best effort: kernels before 5.11 do not have the flag.
 	_ = unix.CloseRange(3, ^uint(0), unix.CLOSE_RANGE_CLOEXEC)
 }
+
+// IsHelper says whether this process was started as the helper.
+func IsHelper() bool { return len(os.Args) == 2 && os.Args[0] == argv0 }
 
 // ErrDied is what a call gives whose helper ended before it answered: whether
 // the job was done is not known, so the error is also api.ErrUncertain. The next
@@ -113,11 +117,10 @@ func (h *Helper) PID() int {
 	return h.child.pid
 }
 
-// Call has a job done in the helper. args and out are anything that JSON can
+// Call has a job done in the helper. args and out are anything that package exact can
 // carry; out is a pointer, or nil. The descriptors in files stay the caller's; the
-// helper's copies live as long as the job does, so that a lock given with a job is
-// held until it is over, however long that is. The files returned are the
-// caller's to close.
+// helper's copies live as long as the job does, so that a lock given with a job is held
+// until it is over, however long that is. The files returned are the caller's to close.
 //
 // Errors: that of the job, with its errno for errors.Is, its kind and its next
 // step; at the deadline api.ErrTimeout (the job may still run: whoever asked for
@@ -127,7 +130,7 @@ func (h *Helper) Call(ctx context.Context, job string, args any, files []*os.Fil
 	if _, ok := ctx.Deadline(); !ok {
 		return nil, fmt.Errorf("probe: %s without a deadline", job)
 	}
-	raw, err := json.Marshal(args)
+	raw, err := exact.Marshal(args)
 	if err != nil {
 		return nil, fmt.Errorf("probe: arguments of %s: %w", job, err)
 	}
@@ -182,7 +185,7 @@ type openArgs struct {
 
 func openJob(args []byte, _ []*os.File) (any, []*os.File, error) {
 	var a openArgs
-	if err := json.Unmarshal(args, &a); err != nil {
+	if err := exact.Unmarshal(args, &a); err != nil {
 		return nil, nil, err
 	}
 	fd, err := unix.Open(a.Path, a.Flags|unix.O_CLOEXEC, 0)

@@ -3,7 +3,6 @@ package probe
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -19,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/kvol/kvol/internal/api"
+	"github.com/kvol/kvol/internal/host/exact"
 	"github.com/kvol/kvol/internal/testutil"
 )
 
@@ -39,12 +39,14 @@ var testJobs = Jobs{
 			}
 			out = append(out, os.NewFile(uintptr(fd), "dup"))
 		}
-		return json.RawMessage(args), out, nil
+		var what any
+		err := exact.Unmarshal(args, &what)
+		return what, out, err
 	},
 	// late gives a descriptor when its argument, a file, is there.
 	"late": func(args []byte, _ []*os.File) (any, []*os.File, error) {
 		var path string
-		_ = json.Unmarshal(args, &path)
+		_ = exact.Unmarshal(args, &path)
 		for {
 			if f, err := os.Open(path); err == nil {
 				return nil, []*os.File{f}, nil
@@ -64,7 +66,7 @@ var testJobs = Jobs{
 	"pid":   func([]byte, []*os.File) (any, []*os.File, error) { return os.Getpid(), nil, nil },
 	"stat": func(args []byte, _ []*os.File) (any, []*os.File, error) {
 		var path string
-		_ = json.Unmarshal(args, &path)
+		_ = exact.Unmarshal(args, &path)
 		return nil, nil, unix.Stat(path, new(unix.Stat_t))
 	},
 }
@@ -100,7 +102,7 @@ func TestCallCarriesDataAndDescriptors(t *testing.T) {
 	}
 	for _, size := range []int{0, 1, 64 << 10, 3 << 20} {
 		for _, count := range []int{0, 1, 200} {
-			in := strings.Repeat("ä\n", size/2)
+			in := strings.Repeat("ä\xff", size/3)
 			files := make([]*os.File, count)
 			for i := range files {
 				files[i] = os.Stderr

@@ -1,7 +1,6 @@
 package probe
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -16,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/kvol/kvol/internal/api"
+	"github.com/kvol/kvol/internal/host/exact"
 )
 
 const socket = 3
@@ -204,7 +204,7 @@ func (s *server) run(t *task) (result any, files []*os.File, err error) {
 func (s *server) answer(id uint64, result any, files []*os.File, err error) {
 	rep := reply{ID: id}
 	if err == nil && result != nil {
-		rep.Result, err = json.Marshal(result)
+		rep.Result, err = exact.Marshal(result)
 	}
 	if err != nil {
 		closeAll(files)

@@ -2,7 +2,6 @@ package probe
 
 import (
 	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -14,13 +13,14 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/kvol/kvol/internal/api"
+	"github.com/kvol/kvol/internal/host/exact"
 )
 
 // The helper and kvol talk over a stream socket in frames: the length of the
 // body and the number of descriptors, four bytes each, then the body. The
 // descriptors go with the first byte of their frame. (A packet socket would not
-// carry a body beyond its buffer. JSON for the bodies, not only for arguments and
-// results, would double the time of a probe of 1,000 file systems.)
+// carry a body beyond its buffer.) Arguments, results and errors are in the form of
+// package exact.
 
 const (
 	headerSize = 8
@@ -70,7 +70,7 @@ func (r reply) append(b []byte) []byte {
 	b = appendBytes(b, r.Result)
 	var failure []byte
 	if r.Err != nil {
-		failure, _ = json.Marshal(r.Err) // numbers and strings
+		failure, _ = exact.Marshal(r.Err) // numbers and strings
 	}
 	return appendBytes(b, failure)
 }
@@ -82,7 +82,7 @@ func parseReplies(body []byte) ([]reply, error) {
 		r := reply{ID: c.number(), Hung: int(c.number()), Result: c.bytes()}
 		if failure := c.bytes(); len(failure) > 0 {
 			r.Err = new(remoteError)
-			c.err = errors.Join(c.err, json.Unmarshal(failure, r.Err))
+			c.err = errors.Join(c.err, exact.Unmarshal(failure, r.Err))
 		}
 		out = append(out, r)
 	}
@@ -126,11 +126,11 @@ var errBroken = errors.New("probe: broken message")
 // kind, path, next step and details of the api.Error in it.
 type remoteError struct {
 	Text    string
-	Errno   syscall.Errno `json:",omitempty"`
-	Kind    string        `json:",omitempty"`
-	Path    string        `json:",omitempty"`
-	Next    string        `json:",omitempty"`
-	Details []string      `json:",omitempty"`
+	Errno   uint64   `cbor:",omitempty"`
+	Kind    string   `cbor:",omitempty"`
+	Path    string   `cbor:",omitempty"`
+	Next    string   `cbor:",omitempty"`
+	Details []string `cbor:",omitempty"`
 }
 
 // kinds are the kinds of failure that a job can give.
@@ -141,7 +141,9 @@ var kinds = []error{
 
 func encodeError(err error) *remoteError {
 	r := &remoteError{Text: err.Error()}
-	_ = errors.As(err, &r.Errno)
+	if errno, ok := errors.AsType[syscall.Errno](err); ok {
+		r.Errno = uint64(errno)
+	}
 	var e *api.Error
 	if errors.As(err, &e) {
 		r.Path, r.Next, r.Details = e.Path, e.Next, e.Details
@@ -166,7 +168,7 @@ func (r *remoteError) Unwrap() []error {
 		out = append(out, e)
 	}
 	if r.Errno != 0 {
-		out = append(out, r.Errno)
+		out = append(out, syscall.Errno(r.Errno))
 	}
 	return out
 }
