@@ -43,6 +43,12 @@ func TestQuestions(t *testing.T) {
 			t.Errorf("%s: %v, want %v", what, ids(tt.got), tt.want)
 		}
 	}
+	for path, want := range map[string]int{"/": 1, "/k/pod": 3, "/k": 1, "/k/po": 0} {
+		top, n := table.Stack(path)
+		if at := table.At(path); n != want || n > 0 && top.ID != at[n-1].ID || n == 0 && top != nil {
+			t.Errorf("stack on %s: %+v, %d; want %v", path, top, n, ids(at))
+		}
+	}
 	var visible []int
 	for _, m := range table.Mounts {
 		if table.Visible(m) {
