@@ -103,6 +103,9 @@ func (op *operation) unmountDevice(ctx context.Context) (string, error) {
 		if err := op.noCandidate(op.plugin.GetPluginName()); err != nil {
 			return "", err
 		}
+		if users := op.published(); len(users) > 0 && op.volumeName == "" && op.plugin.GetPluginName() == paths.CSIPlugin {
+			return op.inUse("", users) // of a global mount that nothing gives a name to
+		}
 		return op.notDeviceMounted(ctx)
 	}
 	return "", nil

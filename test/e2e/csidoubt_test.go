@@ -40,3 +40,37 @@ func TestMetadataOfAnotherStagedVolume(t *testing.T) {
 	n.must(0, "unmount-device", csiDriver+"^vol-1")
 	n.cleared()
 }
+
+// A pod's metadata names one volume, and what it has mounted is of the staging directory
+// of another: the driver is asked to take neither, and the volume is not called unmounted
+// while it is in the pod.
+func TestMountedFromAnotherStagingDirectory(t *testing.T) {
+	n := newCSI(t)
+	n.must(0, setUp(podB, n.unattached(), n.volume("other", "vol-1"))...)
+	n.claims(podA, "pv", "vol-2", n.staging("vol-1"))
+	n.unchanged(func() {
+		n.wants(4, []string{"vol-2", n.staging("vol-1")}, "unpublish", "pv", "--pod-uid", podA)
+		n.wants(4, []string{"vol-2"}, "teardown", "pv", "--pod-uid", podA)
+		n.wants(9, []string{podA}, "unmount-device", "pv")
+		n.wants(9, []string{podA}, "detach", "pv")
+	})
+	n.called(new(int), "NodeStageVolume NodePublishVolume")
+	n.must(0, "unpublish", "pv", "--pod-uid", podA, "--without-driver")
+	n.isMounted(true, n.target(podB, "other"))
+	n.must(0, "teardown", "other", "--pod-uid", podB)
+	n.cleared()
+}
+
+// What a driver put before where it publishes a raw block volume is no device: that is
+// its fault and not that of what was given, and nothing is mapped.
+func TestPublishedFileInsteadOfADevice(t *testing.T) {
+	n := newCSI(t)
+	raw := n.volume("raw", "vol-1", "volumeMode: Block")
+	n.must(0, setUp(podB, n.unattached(), raw)...)
+	target := n.blocks() + "/publish/raw/" + podA
+	must(t, os.WriteFile(target, nil, 0o600))
+	testutil.Bind(t, n.file("no device", "data"), target, false)
+	n.wants(1, []string{target, "no device"}, setUp(podA, n.unattached(), raw)...)
+	absent(t, n.root+"/pods/"+podA+"/volumeDevices/kubernetes.io~csi/raw", n.blocks()+"/raw/dev/"+podA)
+	n.must(0, "teardown", "raw", "--pod-uid", podB)
+}

@@ -74,6 +74,7 @@ func TestCSIAttachCheck(t *testing.T) {
 	n.must(0, check...)
 	n.must(0, wait...)
 	n.wants(0, []string{"needs no attaching"}, "attach", "--check", "-f", n.unattached(), "-f", pv)
+	n.wants(8, []string{"cannot be known"}, "attach", "--check", "-f", n.pvOf("unlisted", "vol-9"))
 	n.csi.Kill()
 	n.wants(8, []string{"cannot be known"}, check...)
 	n.wants(8, []string{"not attached in time", "cannot be known"}, late...)

@@ -190,7 +190,15 @@ func (m *mapper) publishDevice(ctx context.Context, run *act.Runner, at paths.CS
 // driver made.
 func isNode(run *act.Runner, target string) (bool, error) {
 	if _, mounted := run.Table().Top(target); mounted {
-		return true, nil
+		info, err := run.Root.Stat(target)
+		if err == nil && info.Type != safefs.BlockDevice {
+			return false, api.Errorf(nil, "what is mounted there is no device but a %s", info.Type).At(target).
+				WithNext("find out who mounted it (findmnt --mountpoint %[1]s) and unmount it: umount %[1]s", act.Quote(target))
+		}
+		if isNotFound(err) { // a dry run has planned it
+			err = nil
+		}
+		return err == nil, err
 	}
 	e, err := run.Entry(target)
 	return e.Present && e.Type == safefs.BlockDevice, err
