@@ -1,6 +1,10 @@
 package main
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/kvol/kvol/internal/api"
+)
 
 // A next step is about the same node: what was said of it with this command is said
 // again, where the step does not say it itself.
@@ -30,5 +34,22 @@ func TestNextStepIsOfTheSameNode(t *testing.T) {
 		if got := a.placed(next); got != want {
 			t.Errorf("%q becomes %q", next, got)
 		}
+	}
+}
+
+// So is that of an item, and of each thing in it.
+func TestNextStepOfItemIsOfTheSameNode(t *testing.T) {
+	a := newApp([]string{"gc-orphans", "--root-dir", "/data"}, nil, nil, nil)
+	a.tree = a.root()
+	if err := a.tree.PersistentFlags().Parse(a.args); err != nil {
+		t.Fatal(err)
+	}
+	items := []api.Orphan{{Next: "kvol inspect /a"}, {Stays: []api.Stay{{}, {Next: "kvol plugins tells; ls -la /a"}}}}
+	a.placeSteps(items)
+	if got := items[0].Next; got != "kvol inspect --root-dir=/data /a" {
+		t.Error(got)
+	}
+	if got := items[1].Stays[1].Next; got != "kvol plugins --root-dir=/data tells; ls -la /a" {
+		t.Error(got)
 	}
 }

@@ -115,6 +115,8 @@ func TestEveryFailureSaysWhatIsNext(t *testing.T) {
 					t.Errorf("%v: no next step for %s", p, reason(kind))
 				}
 			}
+		case p.Kind == catalogue.Stays:
+			t.Errorf("%v: there is no next step", p)
 		case !known:
 			t.Errorf("%v: of what kind is it? say so in atRunTime", p)
 		case doors[kind] == nil:
@@ -278,6 +280,8 @@ func cataloguePage(all []catalogue.Place) string {
 	}
 	b.WriteString("\n## Of a kind that is found at run time\n")
 	catalogueTable(&b, all, func(p catalogue.Place) bool { return p.Kind == catalogue.Passed && !p.Cause })
+	b.WriteString("\n## What gc-orphans leaves alone\n\nNot failures, but the reason and the next step of an item, or of one thing in it.\n")
+	catalogueTable(&b, all, func(p catalogue.Place) bool { return p.Kind == catalogue.Stays })
 	b.WriteString("\n## In other messages\n\nBy themselves these are plain failure (1).\n")
 	catalogueTable(&b, all, func(p catalogue.Place) bool { return p.Cause })
 	return b.String()
@@ -293,7 +297,7 @@ func catalogueTable(b *strings.Builder, all []catalogue.Place, is func(catalogue
 		return strings.NewReplacer("\x00", "%", "|", `\|`).Replace(s)
 	}
 	for _, p := range all {
-		if is(p) && strings.TrimSpace(filled.ReplaceAllString(p.Message, "")) != "" {
+		if is(p) && (strings.TrimSpace(filled.ReplaceAllString(p.Message, "")) != "" || p.Kind == catalogue.Stays) {
 			in := p.Package[strings.IndexByte(p.Package, '/')+1:]
 			if late := reasons(atRunTime[p.Package+"."+p.Func]); p.Kind == catalogue.Passed && late != "" {
 				in += ": " + late

@@ -50,7 +50,7 @@ func (a *app) namePlugin(flags *pflag.FlagSet) error {
 	if err := paths.ValidPluginName(word); err != nil {
 		return err
 	}
-	none := api.Errorf(api.ErrNoPlugin, "--plugin %q is no plugin of Kubernetes, nor of kvol", word).WithNext("kvol plugins lists them")
+	none := api.Errorf(api.ErrNoPlugin, "--plugin %q is no plugin of Kubernetes, nor of kvol", word).WithNext("see which there are: kvol plugins")
 	none.Plugin = word
 	names := knownPlugins()
 	if !strings.Contains(word, "/") {

@@ -23,9 +23,9 @@ func TestNameOfPlugin(t *testing.T) {
 		"kubernetes.io/local-volum":  {says: "did you mean --plugin kubernetes.io/local-volume?"},
 		"kubernetes.oi/csi":          {says: "did you mean --plugin kubernetes.io/csi?"},
 		"ebs.csi.aws.com":            {says: "did you mean --plugin kubernetes.io/csi?"},
-		"kubernetes.io/nothing":      {says: "next: kvol plugins"},
-		"../../etc":                  {says: "kvol plugins lists the names"},
-		"kubernetes.io~local-volume": {says: "kvol plugins lists the names"},
+		"kubernetes.io/nothing":      {says: "next: see which there are: kvol plugins"},
+		"../../etc":                  {says: "see the names: kvol plugins"},
+		"kubernetes.io~local-volume": {says: "see the names: kvol plugins"},
 	} {
 		for _, command := range []string{"ls --plugin ", "history --plugin ", "wait a --for unmounted --plugin ", "detach a --plugin "} {
 			_, a, code, stderr := parse(t, command+word)

@@ -249,5 +249,5 @@ func errPartly(items []api.Orphan) error {
 		return nil
 	}
 	return &api.Error{Op: GCOrphans, Kind: api.ErrPartly, Err: fmt.Errorf("orphans that stay: %d of %d", stays, n),
-		Next: "the reason stands beside each; kvol gc-orphans -o wide shows what to do about it"}
+		Next: "the reason stands beside each; what to do about it: kvol gc-orphans -o wide"}
 }

@@ -90,7 +90,7 @@ func (c *cleaner) csi(ctx context.Context, path string, at paths.Path) bool {
 	}
 	p, err := c.mgr.FindPluginByName(paths.CSIPlugin)
 	if err != nil {
-		c.stay(path, api.BlockedByDriver, "", "this kvol has no CSI")
+		c.stay(path, api.BlockedByDriver, "take it down with one that has it; what this one has: kvol plugins", "this kvol has no CSI")
 		return false
 	}
 	u, err := p.NewUnmounter(plugins.Ref{Name: at.Volume}, at.PodUID)
@@ -196,7 +196,7 @@ func (c *cleaner) podDevice(ctx context.Context, path string, at paths.Path) boo
 		}
 	}
 	if at.Plugin == paths.CSIPlugin {
-		c.stay(path, api.BlockedByDriver, "", "this kvol has no CSI")
+		c.stay(path, api.BlockedByDriver, "take it down with one that has it; what this one has: kvol plugins", "this kvol has no CSI")
 		return false
 	}
 	for _, bound := range c.left.MapsOf(at.PodUID, at.Plugin) {

@@ -24,7 +24,7 @@ func (c *cleaner) wide(ctx context.Context) bool {
 			return c.did(path, err)
 		}
 		if e.Present {
-			c.stay(c.o.Path, api.BlockedByPod, "", "%s still has it", path)
+			c.stay(c.o.Path, api.BlockedByPod, "see what keeps that: kvol inspect "+act.Quote(path), "%s still has it", path)
 			return false
 		}
 	}
@@ -58,7 +58,7 @@ func (c *cleaner) staging(ctx context.Context) bool {
 	}
 	u, ok := c.deviceUnmounter()
 	if !ok {
-		c.stay(c.o.Path, api.BlockedByDriver, "", "this kvol has no CSI")
+		c.stay(c.o.Path, api.BlockedByDriver, "take it down with one that has it; what this one has: kvol plugins", "this kvol has no CSI")
 		return false
 	}
 	if !c.driver(c.o.Path, u.UnmountDevice(ctx, c.run, c.ref(), target)) {
@@ -162,7 +162,7 @@ func (c *cleaner) csiBlock(ctx context.Context) bool {
 	mounted := len(c.run.Table().Under(at.Staging))+len(c.run.Table().Under(at.Publishes)) > 0
 	if c.o.Handle != "" || mounted {
 		if _, err := c.mgr.FindPluginByName(paths.CSIPlugin); err != nil {
-			c.stay(c.o.Path, api.BlockedByDriver, "", "this kvol has no CSI")
+			c.stay(c.o.Path, api.BlockedByDriver, "take it down with one that has it; what this one has: kvol plugins", "this kvol has no CSI")
 			return false
 		}
 		if !c.published(ctx, at.Publishes) || !c.tearDownDevice(ctx, at.Map) {

@@ -141,7 +141,7 @@ func (s Disk) place(name string) (place, error) {
 	switch s.Plugin {
 	case GCEPDPlugin, CinderPlugin, PhotonPDPlugin:
 	default:
-		return place{}, bad("plugin", s.Plugin, "its volumes are not known by a plain disk id", "kvol plugins lists the names")
+		return place{}, bad("plugin", s.Plugin, "its volumes are not known by a plain disk id", "see the names: kvol plugins")
 	}
 	if err := validDiskID(s.Plugin+" disk", s.ID); err != nil {
 		return place{}, err

@@ -118,7 +118,7 @@ func (s Direct) place(name string) (place, error) {
 		where.metadata = []Path{{Kind: PodPluginMetadata, Plugin: s.Plugin}}
 	case NFSPlugin, CephFSPlugin, GlusterFSPlugin, AzureFilePlugin, PortworxPlugin, FlockerPlugin:
 	default:
-		return place{}, bad("plugin", s.Plugin, "it is not one whose volumes are in the pod's directory only", "kvol plugins lists the names")
+		return place{}, bad("plugin", s.Plugin, "it is not one whose volumes are in the pod's directory only", "see the names: kvol plugins")
 	}
 	return where, nil
 }

@@ -129,7 +129,7 @@ func ValidPluginName(name string) error {
 	if fault == "" {
 		fault = `it is not a name or vendor/name of letters, digits, ".", "_" and "-"`
 	}
-	return bad("plugin", name, fault, "kvol plugins lists the names")
+	return bad("plugin", name, fault, "see the names: kvol plugins")
 }
 
 // ValidContainerName accepts a DNS label (RFC 1123), which Kubernetes asks for.

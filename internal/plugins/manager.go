@@ -130,7 +130,7 @@ func (m *VolumePluginMgr) FindPluginByName(name string) (VolumePlugin, error) {
 	if p, ok := m.probed[name]; ok {
 		return p, nil
 	}
-	e := api.Errorf(api.ErrNoPlugin, "there is no volume plugin %q", name).WithNext("kvol plugins lists them")
+	e := api.Errorf(api.ErrNoPlugin, "there is no volume plugin %q", name).WithNext("see which there are: kvol plugins")
 	e.Plugin = name
 	return nil, e
 }
@@ -154,7 +154,7 @@ func (m *VolumePluginMgr) FindPluginBySpec(spec *Spec) (VolumePlugin, error) {
 		return matches[0], nil
 	case 0:
 		e := api.Errorf(api.ErrNoPlugin, "no volume plugin takes %s", spec).
-			WithNext("kvol plugins lists what each takes")
+			WithNext("see what each takes: kvol plugins")
 		e.Volume = spec.Name()
 		return nil, e
 	}

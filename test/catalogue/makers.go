@@ -23,10 +23,12 @@ func (r *reader) findMaker(name string, typ *ast.FuncType, body *ast.BlockStmt) 
 			m.params = append(m.params, id.Name)
 		}
 	}
-	if !slices.Contains(m.params, "format") {
+	is := slices.Contains(m.params, "next")
+	if is && slices.Contains(m.params, "reason") {
+		m.kind = Stays
+	} else if !slices.Contains(m.params, "format") {
 		return
 	}
-	is := slices.Contains(m.params, "next")
 	ast.Inspect(body, func(n ast.Node) bool {
 		if e, ok := n.(ast.Expr); ok {
 			if p, ok := r.direct(e); ok && p.Message == "" && (!p.Cause || !is) {

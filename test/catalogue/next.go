@@ -62,6 +62,14 @@ func (r *reader) stepsOf(decl ast.Node, variable string, after token.Pos) string
 	return strings.Join(slices.Compact(steps), " | ")
 }
 
+// step is the next step that a maker is given; a text that is made before it is "…".
+func (r *reader) step(e ast.Expr) string {
+	if _, ok := e.(*ast.BasicLit); ok {
+		return r.words(e)
+	}
+	return cmp.Or(r.words(e), "…")
+}
+
 // given is what WithNext is called with; a text that is made before it is "…".
 func (r *reader) given(args []ast.Expr) string {
 	if len(args) == 0 {

@@ -20,6 +20,7 @@ import (
 const (
 	Plain  = "Failed" // of no special kind
 	Passed = ""       // that of the error inside, or one that is found at run time
+	Stays  = "Stays"  // no error, but a reason why one thing of many is left alone
 )
 
 // Place is where an error is made.
@@ -134,6 +135,11 @@ func (r *reader) read(name string, decl ast.Node) {
 func (r *reader) assigned(name string, decl ast.Node, as *ast.AssignStmt) {
 	for i, left := range as.Lhs {
 		variable, ok := strings.CutSuffix(text(left), ".Kind")
+		if of, ok := strings.CutSuffix(text(left), ".Next"); ok && len(as.Lhs) == len(as.Rhs) && !r.isError(decl, of) {
+			if next := r.words(as.Rhs[i]); next != "" {
+				r.places = append(r.places, Place{Package: r.dir, Func: name, Kind: Stays, Next: next})
+			}
+		}
 		if !ok || i >= len(as.Rhs) || !r.isError(decl, variable) {
 			continue
 		}
@@ -224,10 +230,10 @@ func (r *reader) made(e ast.Expr) (best Place, ok bool) {
 		p, score := Place{Kind: m.kind, Next: m.next, Cause: m.cause}, 0
 		for i, param := range m.params[:min(len(m.params), len(call.Args))] {
 			switch param {
-			case "format":
+			case "format", "reason":
 				p.Message = r.words(call.Args[i])
 			case "next":
-				p.Next = cmp.Or(r.words(call.Args[i]), "…")
+				p.Next = r.step(call.Args[i])
 				if p.Next != "…" {
 					score++
 				}

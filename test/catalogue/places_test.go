@@ -29,6 +29,9 @@ func passed() error { return &api.Error{Err: err} }
 func said() error { return api.Errorf(api.ErrBusy, "said").WithNext("wait") }
 func maker(kind error, format string, args ...any) error { return api.Errorf(kind, format, args...) }
 func made() error { return maker(api.ErrInput, "made %d", 1) }
+func stay(path, next, reason string, args ...any) {}
+func stays() { stay("/p", "look at "+quote(path), "it is %s", "there") }
+func waits() { item.Next = "wait" }
 func madeLate(kind error) error { return maker(kind, "late") }
 `
 	dir := t.TempDir()
@@ -43,14 +46,16 @@ func madeLate(kind error) error { return maker(kind, "late") }
 		t.Fatal(err)
 	}
 	want := map[Place]bool{
-		{Func: "chosen", Message: "chosen", Late: true}:             true,
-		{Func: "literal", Next: "look", Late: true}:                 true,
-		{Func: "given", Next: "first | second", Late: true}:         true,
-		{Func: "given", Kind: "Busy", Next: "first | second"}:       true,
-		{Func: "taken", Late: true}:                                 true,
-		{Func: "said", Kind: "Busy", Message: "said", Next: "wait"}: true,
-		{Func: "made", Kind: "Input", Message: "made %d"}:           true,
-		{Func: "madeLate", Message: "late", Late: true}:             true,
+		{Func: "chosen", Message: "chosen", Late: true}:                       true,
+		{Func: "literal", Next: "look", Late: true}:                           true,
+		{Func: "given", Next: "first | second", Late: true}:                   true,
+		{Func: "given", Kind: "Busy", Next: "first | second"}:                 true,
+		{Func: "taken", Late: true}:                                           true,
+		{Func: "said", Kind: "Busy", Message: "said", Next: "wait"}:           true,
+		{Func: "made", Kind: "Input", Message: "made %d"}:                     true,
+		{Func: "stays", Kind: Stays, Message: "it is %s", Next: "look at %s"}: true,
+		{Func: "waits", Kind: Stays, Next: "wait"}:                            true,
+		{Func: "madeLate", Message: "late", Late: true}:                       true,
 	}
 	for _, p := range places {
 		p.Package = ""
