@@ -1,10 +1,7 @@
 package main
 
 import (
-	"context"
-
 	"github.com/kvol/kvol/internal/ops"
-	"github.com/kvol/kvol/internal/render"
 
 	"github.com/spf13/cobra"
 )
@@ -26,19 +23,4 @@ func newAttachCmd(a *app) *cobra.Command {
 	o.addPublishContext(cmd.Flags())
 	cmd.Flags().BoolVar(&o.check, "check", false, "change nothing; tell whether it is attached: 0 yes, 5 no, 8 unknown")
 	return cmd
-}
-
-// checkAttached asks what is attached and changes nothing.
-func (a *app) checkAttached(ctx context.Context, req ops.Request) error {
-	o, err := a.options(render.Results())
-	if err != nil {
-		return err
-	}
-	h, mgr, err := a.open()
-	if err != nil {
-		return err
-	}
-	defer h.Close()
-	l, err := ops.New(h, mgr).CheckAttached(ctx, req)
-	return a.results(l, err, o)
 }

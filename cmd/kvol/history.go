@@ -67,17 +67,12 @@ func (o *historyOptions) addFlags(f *pflag.FlagSet, since *string) {
 }
 
 func (o *historyOptions) run(ctx context.Context, a *app) error {
-	return showList(a, render.Operations(), func() (*api.List[api.Operation], error) {
-		a.anyRoot = true
-		h, mgr, err := a.open()
-		if err != nil {
-			return nil, err
-		}
-		defer h.Close()
-		return ops.New(h, mgr).History(ctx, ops.HistoryFilter{
+	a.anyRoot = true
+	return showList(a, render.Operations(), onNode(a, func(m *machine) (*api.List[api.Operation], error) {
+		return m.ops().History(ctx, ops.HistoryFilter{
 			Volume: o.volume, PodUID: o.podUID, Pod: o.pod, Plugin: o.plugin, Since: o.since, Limit: o.limit,
 		})
-	})
+	}))
 }
 
 // parseSince reads how long ago, or a time; "" is always.

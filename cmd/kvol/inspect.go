@@ -42,12 +42,7 @@ func newInspectCmd(a *app) *cobra.Command {
 }
 
 func (o *inspectOptions) run(ctx context.Context, a *app) error {
-	return showDocument(a, render.Inspection(), func() (*api.Inspection, error) {
-		h, mgr, err := a.open()
-		if err != nil {
-			return nil, err
-		}
-		defer h.Close()
-		return node.Inspect(ctx, h, mgr, o.subject)
-	})
+	return showDocument(a, render.Inspection(), onNode(a, func(m *machine) (*api.Inspection, error) {
+		return node.Inspect(ctx, m.host, m.mgr, o.subject)
+	}))
 }

@@ -38,12 +38,7 @@ func newLimitsCmd(a *app) *cobra.Command {
 }
 
 func (o *limitsOptions) run(ctx context.Context, a *app) error {
-	return showList(a, render.Limits(), func() (*api.List[api.Limit], error) {
-		h, mgr, err := a.open()
-		if err != nil {
-			return nil, err
-		}
-		defer h.Close()
-		return node.Limits(ctx, h, mgr, o.plugin)
-	})
+	return showList(a, render.Limits(), onNode(a, func(m *machine) (*api.List[api.Limit], error) {
+		return node.Limits(ctx, m.host, m.mgr, o.plugin)
+	}))
 }

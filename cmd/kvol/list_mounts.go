@@ -139,15 +139,10 @@ func (o *listMountsOptions) run(ctx context.Context, a *app) error {
 	if o.watch {
 		return o.follow(ctx, a)
 	}
-	return showList(a, render.Mounts(), func() (*api.List[api.Mount], error) {
-		h, _, err := a.open()
-		if err != nil {
-			return nil, err
-		}
-		defer h.Close()
+	return showList(a, render.Mounts(), onNode(a, func(m *machine) (*api.List[api.Mount], error) {
 		o.filter.Pods = a.pods()
-		return node.List(ctx, h, o.filter)
-	})
+		return node.List(ctx, m.host, o.filter)
+	}))
 }
 
 // pods are the sources of live pods, and what the operator says of them.

@@ -57,35 +57,27 @@ func (o *pathsOptions) addFlags(f *pflag.FlagSet) {
 
 func (o *pathsOptions) run(ctx context.Context, a *app) error {
 	if len(o.paths) > 0 {
-		return showList(a, render.PathInfos(), func() (*api.List[api.PathInfo], error) { return o.explain(a) })
+		return showList(a, render.PathInfos(), onNode(a, func(m *machine) (*api.List[api.PathInfo], error) { return o.explain(a, m) }))
 	}
 	return showDocument(a, render.Paths(), func() (*api.PathSet, error) {
 		req, err := o.request(ctx, a)
 		if err != nil {
 			return nil, err
 		}
-		h, mgr, err := a.open()
-		if err != nil {
-			return nil, err
-		}
-		defer h.Close()
-		return node.PathsOf(ctx, h, mgr, req.Spec, req.Plugin, req.Pod)
+		return onNode(a, func(m *machine) (*api.PathSet, error) {
+			return node.PathsOf(ctx, m.host, m.mgr, req.Spec, req.Plugin, req.Pod)
+		})()
 	})
 }
 
-func (o *pathsOptions) explain(a *app) (*api.List[api.PathInfo], error) {
-	h, _, err := a.open()
-	if err != nil {
-		return nil, err
-	}
-	defer h.Close()
+func (o *pathsOptions) explain(a *app, m *machine) (*api.List[api.PathInfo], error) {
 	var items []api.PathInfo
 	for _, path := range o.paths {
 		abs, err := a.abs(path)
 		if err != nil {
 			return nil, err
 		}
-		info, err := node.Explain(h, abs)
+		info, err := node.Explain(m.host, abs)
 		if err != nil {
 			return nil, err
 		}

@@ -38,13 +38,8 @@ func newPluginsCmd(a *app) *cobra.Command {
 }
 
 func (o *pluginsOptions) run(_ context.Context, a *app) error {
-	return showList(a, render.Plugins(), func() (*api.List[api.Info], error) {
-		a.anyRoot = true
-		h, mgr, err := a.open()
-		if err != nil {
-			return nil, err
-		}
-		defer h.Close()
-		return node.Plugins(h, mgr, o.plugin), nil
-	})
+	a.anyRoot = true
+	return showList(a, render.Plugins(), onNode(a, func(m *machine) (*api.List[api.Info], error) {
+		return node.Plugins(m.host, m.mgr, o.plugin), nil
+	}))
 }

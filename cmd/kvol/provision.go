@@ -57,12 +57,7 @@ func (o *provisionOptions) run(ctx context.Context, a *app) error {
 		plan := func(ctx context.Context, op *ops.Ops) (*api.Plan, error) { return op.Plan(ctx, ops.Provision, req) }
 		return a.plan(ctx, work{plan: plan, view: render.Plans()})
 	}
-	return showDocument(a, render.Object(), func() (any, error) {
-		h, mgr, err := a.open()
-		if err != nil {
-			return nil, err
-		}
-		defer h.Close()
-		return ops.New(h, mgr).ProvisionVolume(ctx, req)
-	})
+	return showDocument(a, render.Object(), onNode(a, func(m *machine) (any, error) {
+		return m.ops().ProvisionVolume(ctx, req)
+	}))
 }

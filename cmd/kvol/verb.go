@@ -138,7 +138,9 @@ func (o *verbOptions) run(ctx context.Context, a *app) error {
 		return err
 	}
 	if o.check {
-		return a.checkAttached(ctx, req)
+		return a.carry(ctx, work{run: func(ctx context.Context, op *ops.Ops) (*api.List[api.Result], error) {
+			return op.CheckAttached(ctx, req)
+		}})
 	}
 	o.ask(a, &req)
 	w.run = func(ctx context.Context, op *ops.Ops) (*api.List[api.Result], error) { return op.Run(ctx, o.verb, req) }

@@ -37,7 +37,7 @@ func (a *app) carry(ctx context.Context, w work) error {
 		return a.plan(ctx, w)
 	}
 	o, err := a.options(render.Results())
-	if err != nil && a.format == render.Shell {
+	if err != nil && a.format == render.Shell && w.instruct != "" {
 		err = (&api.Error{Err: err}).WithNext("the steps as a script: %s", w.instruct)
 	}
 	if err != nil {
