@@ -38,7 +38,7 @@ func TestListFilters(t *testing.T) {
 	}
 	disk := []string{globals + "disk", volumesA + local + "disk", volumesB + local + "disk"}
 	left := func(n int) string {
-		return fmt.Sprintf("%d entries are left out because no source names their pod", n)
+		return api.Count(n, "entry is", "entries are") + " left out because no source names the pod"
 	}
 	for what, c := range map[string]struct {
 		o       ListOptions

@@ -41,7 +41,7 @@ func TestWaitElsewhere(t *testing.T) {
 // TestWaitCovered: what lies under a mount where none belongs, or in it, is not seen, and
 // not taken for unmounted.
 func TestWaitCovered(t *testing.T) {
-	const met, covered, left = "met", "cannot be seen", "are left"
+	const met, covered, left = "met", "cannot be seen", " left"
 	s := newScratch(t)
 	s.mkdir(volumesB + "kubernetes.io~configmap/cm")
 	s.tmpfs("plugins/csi.example.com") // a driver's own
