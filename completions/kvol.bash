@@ -45,6 +45,7 @@ __kvol_get_completion_results() {
 
     __kvol_debug "Calling ${requestComp}"
     # Use eval to handle any environment variables and such
+    [[ ${args[*]} =~ (^|[\ =])([\"\'])[^\"\']*$ ]] && requestComp+=${BASH_REMATCH[2]}
     out=$(eval "${requestComp}" 2>/dev/null)
 
     # Extract the directive integer at the very end of the output following a colon (:)

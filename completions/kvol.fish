@@ -13,7 +13,7 @@ function __kvol_perform_completion
     # Extract all args except the last one
     set -l args (commandline -opc)
     # Extract the last arg and escape it in case it is a space
-    set -l lastArg (string escape -- (commandline -ct))
+    set -l lastArg (string escape -- (commandline -ct | string replace -r -- '(^|=)["\']' '$1'))
 
     __kvol_debug "args: $args"
     __kvol_debug "last arg: $lastArg"

@@ -7,7 +7,9 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/kvol/kvol/internal/api"
 	"github.com/kvol/kvol/internal/node"
+	"github.com/kvol/kvol/internal/plugins"
 	"github.com/kvol/kvol/internal/plugins/all"
 
 	"github.com/spf13/cobra"
@@ -22,6 +24,21 @@ func published(t tab) ([]string, cobra.ShellCompDirective) {
 	return t.volumes(func(s node.Seen) bool { return s.PodUID != "" }), noFiles
 }
 
+// staged are those that have a place for all pods, or may have one.
+func staged(t tab) ([]string, cobra.ShellCompDirective) {
+	var may []string
+	for _, p := range all.All() {
+		if _, ok := p.(plugins.DeviceMountableVolumePlugin); ok {
+			may = append(may, p.GetPluginName())
+		}
+	}
+	return t.volumes(func(s node.Seen) bool {
+		return s.Kind == api.KindGlobalMount || s.Kind == api.KindGlobalMapDevice || slices.Contains(may, s.Plugin)
+	}), noFiles
+}
+
+// volumes also has driver^handle of CSI volumes, once that is begun: beside the names each
+// would be there twice.
 func (t tab) volumes(keep func(node.Seen) bool) (out []string) {
 	type volume struct {
 		what string
@@ -30,23 +47,30 @@ func (t tab) volumes(keep func(node.Seen) bool) (out []string) {
 	all := map[string]*volume{}
 	plugin := t.flag("plugin")
 	plugin = cmp.Or(fullName(plugin), plugin)
+	add := func(name, what string, s node.Seen) {
+		v := all[name]
+		if v == nil {
+			v = &volume{pods: map[string]bool{}}
+			all[name] = v
+		}
+		if v.what == "" || s.Handle != "" {
+			v.what = what
+		}
+		if s.PodUID != "" {
+			v.pods[s.PodUID] = true
+		}
+	}
 	for _, s := range t.look().seen {
 		if !plain.MatchString(s.Volume) || !keep(s) || plugin != "" && s.Plugin != plugin {
 			continue
 		}
-		v := all[s.Volume]
-		if v == nil {
-			v = &volume{pods: map[string]bool{}}
-			all[s.Volume] = v
+		if s.Handle == "" || s.Handle == s.Volume {
+			add(s.Volume, s.Plugin, s)
+			continue
 		}
-		if v.what == "" || s.Handle != "" {
-			v.what = s.Plugin
-			if s.Handle != "" && s.Handle != s.Volume {
-				v.what = s.Handle
-			}
-		}
-		if s.PodUID != "" {
-			v.pods[s.PodUID] = true
+		add(s.Volume, s.Handle, s)
+		if t.word != "" && plain.MatchString(s.Handle) {
+			add(s.Handle, s.Volume, s)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(all)) {

@@ -25,9 +25,9 @@ const (
 
 // arguments are what the arguments of a command may be; of the others there are none.
 var arguments = map[string]offers{
-	"inspect": once(either(volumes, pods, places)), "wait": either(volumes, pods, places),
-	"paths": places, "recover": once(either(volumes, places)),
-	"detach": once(either(volumes, places)), "unmount-device": once(either(volumes, places)),
+	"inspect": once(either(volumes, pods, places)), "wait": others(either(volumes, pods, places)),
+	"paths": others(places), "recover": once(either(volumes, places)),
+	"detach": once(either(volumes, places)), "unmount-device": once(either(staged, places)),
 	"teardown": once(either(volumes, places)), "expand": once(either(volumes, places)),
 	"unpublish": once(published),
 	"help":      commandNames,
@@ -68,6 +68,17 @@ func once(what offers) offers {
 			return nil, noFiles
 		}
 		return what(t)
+	}
+}
+
+// others is for a command that takes several arguments, each once.
+func others(what offers) offers {
+	return func(t tab) ([]string, cobra.ShellCompDirective) {
+		out, directive := what(t)
+		return slices.DeleteFunc(out, func(offer string) bool {
+			word, _, _ := strings.Cut(offer, "\t")
+			return slices.Contains(t.args, word)
+		}), directive
 	}
 }
 

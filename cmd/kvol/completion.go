@@ -30,10 +30,11 @@ var (
 	shells  = strings.Fields("bash zsh fish")
 	scripts = []func(*cobra.Command, io.Writer) error{
 		func(c *cobra.Command, w io.Writer) error {
-			if err := c.GenBashCompletionV2(w, true); err != nil {
+			var b strings.Builder
+			if err := c.GenBashCompletionV2(&b, true); err != nil {
 				return err
 			}
-			_, err := io.WriteString(w, inBash)
+			_, err := strings.NewReplacer(ask, closeQuote+ask).WriteString(w, b.String()+inBash)
 			return err
 		},
 		func(c *cobra.Command, w io.Writer) error {
@@ -41,12 +42,29 @@ var (
 			if err := c.GenZshCompletion(&b); err != nil {
 				return err
 			}
-			// Completion has EXTENDED_GLOB on, for which driver^handle is a pattern.
-			_, err := strings.NewReplacer("$(eval ", "$(setopt noglob; eval ").WriteString(w, b.String())
+			// Completion has EXTENDED_GLOB on, for which driver^handle is a pattern. A quote
+			// that is open is closed.
+			_, err := strings.NewReplacer("$(eval ${requestComp}", "$(setopt noglob; eval ${requestComp}${compstate[quote]:#$QISUFFIX}").
+				WriteString(w, b.String())
 			return err
 		},
-		func(c *cobra.Command, w io.Writer) error { return c.GenFishCompletion(w, true) },
+		func(c *cobra.Command, w io.Writer) error {
+			var b strings.Builder
+			if err := c.GenFishCompletion(&b, true); err != nil {
+				return err
+			}
+			// The word comes as it is typed, with the quote that is open.
+			_, err := strings.NewReplacer("(commandline -ct)", `(commandline -ct | string replace -r -- '(^|=)["\']' '$1')`).WriteString(w, b.String())
+			return err
+		},
 	}
+)
+
+// ask is where bash's script runs kvol with the words of the line. Those that end inside
+// a quote it would not run.
+const (
+	ask        = `    out=$(eval "${requestComp}" `
+	closeQuote = `    [[ ${args[*]} =~ (^|[\ =])([\"\'])[^\"\']*$ ]] && requestComp+=${BASH_REMATCH[2]}` + "\n"
 )
 
 // inBash replaces functions of the library's script and of the package bash-completion.

@@ -109,13 +109,20 @@ func TestShells(t *testing.T) {
 			s.completes("kvol ls --plugin=kubernetes.io/nf", "kvol ls --plugin=kubernetes.io/nfs")
 			s.completes("kvol teardown da", "kvol teardown data")
 			s.completes("kvol teardown data --pod-uid 7b", "kvol teardown data --pod-uid "+podB)
-			s.completes("kvol inspect ebs.csi.aws.com^", "kvol inspect ebs.csi.aws.com^vol-8")
+			s.completes(`kvol inspect "da`, `kvol inspect "data"`)
+			s.completes("kvol inspect 'da", "kvol inspect 'data'")
+			if name != "zsh" { // whose script knows of no quote after =
+				s.completes(`kvol ls --volume="da`, `kvol ls --volume="data"`)
+			}
+			s.completes(`kvol teardown "cache" --pod-uid "7b`, `kvol teardown "cache" --pod-uid "`+podB+`"`)
 			s.lists("kvol teardown ", "cache", "data", "hung", "pvc-1", "kubernetes.io/empty-dir, 2 pods")
 			s.completes("kvol paths "+root+"/pods/"+podA+"/volumes/kubernetes.io~c", "kvol paths "+root+"/pods/"+podA+"/volumes/kubernetes.io~csi/pvc-1/mount")
-			if name == "fish" { // whose script knows nothing of endings
+			if name == "fish" { // whose script knows nothing of endings, and which lists at once
 				s.lists("kvol setup -f "+dir+"/docs/", "pv.yaml")
+				s.lists("kvol inspect ebs.csi.aws.com^v", "^vol-7", "^vol-8")
 			} else {
 				s.completes("kvol setup -f "+dir+"/docs/p", "kvol setup -f "+dir+"/docs/pv.yaml")
+				s.completes("kvol inspect ebs.csi.aws.com^v", "kvol inspect ebs.csi.aws.com^vol-")
 			}
 			s.completes("kvol setup --root-dir "+dir+"/doc", "kvol setup --root-dir "+dir+"/docs/")
 			s.typeLine("kvol teardown evi", "Tab", "Tab", "Tab")
