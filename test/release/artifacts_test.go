@@ -8,13 +8,13 @@ import (
 	"debug/buildinfo"
 	"debug/elf"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"io"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -67,15 +67,16 @@ func TestReproducible(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	from := metadata(t)
-	date := run(t, "git", "-C", "../..", "-c", "safe.directory=*", "log", "-1", "--format=%ct", from.Commit)
-	seconds, err := strconv.ParseInt(strings.TrimSpace(date), 10, 64)
-	if err != nil {
+	program := artifacts(t, "Binary", "")[0].Path
+	var v struct{ Version, Commit, Date string }
+	if err := json.Unmarshal([]byte(run(t, program, "version", "-o", "json")), &v); err != nil {
 		t.Fatal(err)
 	}
-	runIn(t, dir, []string{"GOCACHE=" + testutil.TempDir(t)}, "make", "build", "VERSION=v"+from.Version, "COMMIT="+from.Commit,
-		"DATE="+time.Unix(seconds, 0).UTC().Format(time.RFC3339))
-	if got, want := sum(read(t, filepath.Join(dir, "bin/kvol"))), sum(read(t, artifacts(t, "Binary", "")[0].Path)); got != want {
+	if _, err := time.Parse(time.RFC3339, v.Date); err != nil || v.Commit != metadata(t).Commit {
+		t.Errorf("it was built from %+v: %v", v, err)
+	}
+	runIn(t, dir, []string{"GOCACHE=" + testutil.TempDir(t)}, "make", "build", "VERSION="+v.Version, "COMMIT="+v.Commit, "DATE="+v.Date)
+	if got, want := sum(read(t, filepath.Join(dir, "bin/kvol"))), sum(read(t, program)); got != want {
 		t.Errorf("the Makefile's program is %s, goreleaser's %s", got, want)
 	}
 }
