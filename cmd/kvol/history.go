@@ -69,6 +69,7 @@ func (o *historyOptions) addFlags(f *pflag.FlagSet, since *string) {
 func (o *historyOptions) run(ctx context.Context, a *app) error {
 	a.anyRoot = true
 	return showList(a, render.Operations(), onNode(a, func(m *machine) (*api.List[api.Operation], error) {
+		a.nodePods = node.PodDirs(m.host)
 		return m.ops().History(ctx, ops.HistoryFilter{
 			Volume: o.volume, PodUID: o.podUID, Pod: o.pod, Plugin: o.plugin, Since: o.since, Limit: o.limit,
 		})

@@ -136,6 +136,7 @@ func (o *listMountsOptions) addFlags(f *pflag.FlagSet) {
 }
 
 func (o *listMountsOptions) run(ctx context.Context, a *app) error {
+	a.podUIDs = []string{o.filter.PodUID}
 	if o.watch {
 		return o.follow(ctx, a)
 	}

@@ -99,6 +99,7 @@ func showList[T any](a *app, view render.View[T], get func() (*api.List[T], erro
 	if err == nil && len(l.Items) == 0 {
 		err = a.noPlugin
 	}
+	o.Pods = a.nodePods
 	return errors.Join(err, a.list(l.Warnings, len(l.Items), view.Empty(), err, o, func(w io.Writer) error {
 		return view.Write(w, l, o)
 	}))
@@ -139,5 +140,6 @@ func showDocument[T any](a *app, doc render.Document[T], get func() (T, error)) 
 	if err != nil {
 		return err
 	}
+	o.Pods = a.nodePods
 	return a.result(func(w io.Writer) error { return doc.Write(w, v, o) })
 }

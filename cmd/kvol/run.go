@@ -51,6 +51,8 @@ type app struct {
 	noPlugin      error     // the failure where nothing on the node is of --plugin
 	handed        *handover // nil unless this process came from another mount namespace
 	own           map[string]host.OwnDir
+	podUIDs       []string // those that were given
+	nodePods      []string // all of the node
 
 	// intercept takes a command's options instead of running it; for tests.
 	intercept func(context.Context, runner) error

@@ -153,6 +153,7 @@ func (o *verbOptions) run(ctx context.Context, a *app) error {
 func (o *verbOptions) runAll(ctx context.Context, a *app, w work) error {
 	like := ops.Request{Plugin: o.plugin}
 	o.ask(a, &like)
+	a.podUIDs = o.uids()
 	warnings := []string{}
 	requests := func(op *ops.Ops) ([]ops.Request, error) { return op.OnDisk(like, o.uids()) }
 	if len(o.files) > 0 {
@@ -165,6 +166,9 @@ func (o *verbOptions) runAll(ctx context.Context, a *app, w work) error {
 			return err
 		}
 		warnings = append(warnings, left...)
+		for _, item := range items {
+			a.podUIDs = append(a.podUIDs, item.Pod.UID)
+		}
 		requests = func(*ops.Ops) (reqs []ops.Request, _ error) {
 			for _, item := range items {
 				req := like

@@ -7,6 +7,7 @@ import (
 
 	"github.com/kvol/kvol/internal/api"
 	"github.com/kvol/kvol/internal/host"
+	"github.com/kvol/kvol/internal/node"
 	"github.com/kvol/kvol/internal/ops"
 	"github.com/kvol/kvol/internal/plugins"
 	"github.com/kvol/kvol/internal/plugins/all"
@@ -115,6 +116,7 @@ func (o *volumeOptions) needsFiles() error {
 
 // request reads the documents into what the volume's plugin is asked for.
 func (o *volumeOptions) request(ctx context.Context, a *app) (ops.Request, error) {
+	a.podUIDs = o.uids()
 	req := ops.Request{Volume: o.volume, Plugin: o.plugin, Pod: plugins.PodRef{UID: o.podUID}}
 	if len(o.files) == 0 {
 		return req, nil
@@ -136,6 +138,7 @@ func (o *volumeOptions) request(ctx context.Context, a *app) (ops.Request, error
 		return req, selected.NoPod
 	}
 	// The name has done its work, and may have been the pod's own for the volume.
+	a.podUIDs = append(a.podUIDs, selected.Pod.UID)
 	req.Spec, req.Volume, req.Pod, req.Word = selected.Specs[0], path, selected.Pod, selected.Word
 	return req, nil
 }
@@ -200,7 +203,24 @@ func (a *app) open() (*host.Host, *plugins.VolumePluginMgr, error) {
 		h.Close()
 		return nil, nil, err
 	}
+	if !a.anyRoot {
+		if err := a.knowPods(h); err != nil {
+			h.Close()
+			return nil, nil, err
+		}
+	}
 	return h, mgr, nil
+}
+
+// knowPods lists the pods of the node, from which those that are named have to be told.
+func (a *app) knowPods(h *host.Host) error {
+	a.nodePods = node.PodDirs(h)
+	for _, uid := range a.podUIDs {
+		if err := node.WholeUID(uid, a.nodePods); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (a *app) hostOptions() host.Options {

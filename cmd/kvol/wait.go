@@ -94,6 +94,7 @@ func (o *waitOptions) check() error {
 
 func (o *waitOptions) run(ctx context.Context, a *app) error {
 	return showList(a, render.Waits(), func() (*api.List[api.Wait], error) {
+		a.podUIDs = o.uids()
 		req := node.WaitRequest{Condition: api.Condition(o.condition)}
 		for _, word := range o.subjects {
 			req.Subjects = append(req.Subjects, node.WaitSubject{Word: word, Plugin: o.plugin, PodUID: o.podUID})

@@ -37,6 +37,7 @@ func (o *listMountsOptions) follow(ctx context.Context, a *app) error {
 		return err
 	}
 	defer h.Close()
+	out.Pods = a.nodePods
 	o.filter.Pods = a.pods()
 	w, err := node.NewWatcher(h, o.filter, o.interval)
 	if err != nil {

@@ -58,6 +58,7 @@ func (a *app) results(l *api.List[api.Result], failed error, o render.Options) e
 	if l == nil {
 		return failed
 	}
+	o.Pods = a.nodePods
 	write := func(w io.Writer) error { return render.Results().Write(w, l, o) }
 	if a.quiet {
 		write = func(io.Writer) error { return nil }

@@ -30,8 +30,12 @@ func (o *Ops) History(_ context.Context, f HistoryFilter) (*api.List[api.Operati
 	if err != nil {
 		return nil, err
 	}
-	all := slices.DeleteFunc(operations(entries), func(op api.Operation) bool {
-		return f.Volume != "" && op.Volume != f.Volume || f.PodUID != "" && op.PodUID != f.PodUID || op.Time.Before(f.Since) ||
+	all := operations(entries)
+	if err := node.WholeUID(f.PodUID, podsOf(all)); err != nil {
+		return nil, err
+	}
+	all = slices.DeleteFunc(all, func(op api.Operation) bool {
+		return f.Volume != "" && op.Volume != api.Text(f.Volume) || f.PodUID != "" && op.PodUID != f.PodUID || op.Time.Before(f.Since) ||
 			f.Plugin != "" && op.Plugin != f.Plugin || f.Pod != "" && !node.IsUID(op.PodUID, f.Pod)
 	})
 	if err := onePod(f.Pod, all); err != nil {
@@ -41,6 +45,13 @@ func (o *Ops) History(_ context.Context, f HistoryFilter) (*api.List[api.Operati
 		all = all[len(all)-f.Limit:]
 	}
 	return api.NewList("OperationList", all, warnings), nil
+}
+
+func podsOf(all []api.Operation) (uids []string) {
+	for _, op := range all {
+		uids = append(uids, op.PodUID)
+	}
+	return uids
 }
 
 // onePod refuses the beginning of several UIDs.

@@ -2,6 +2,7 @@ package render
 
 import (
 	"io"
+	"slices"
 	"time"
 
 	"github.com/kvol/kvol/internal/api"
@@ -90,10 +91,14 @@ func (e *Events) table(w io.Writer, events []api.MountEvent, o Options) error {
 	for _, m := range e.pods {
 		known[m.PodUID] = true
 	}
+	uids := slices.Clone(o.Pods)
 	for _, event := range events {
-		if !known[event.Object.PodUID] {
-			known[event.Object.PodUID] = true
-			e.pods = append(e.pods, event.Object)
+		uids = append(uids, event.Object.PodUID)
+	}
+	for _, uid := range uids {
+		if !known[uid] {
+			known[uid] = true
+			e.pods = append(e.pods, mountOf(uid))
 		}
 	}
 	columns, err := pick(e.columns(nil, o.Format), e.columns(nil, Wide), o)

@@ -12,6 +12,7 @@ func Operations() View[api.Operation] {
 	return View[api.Operation]{
 		empty:   "No operations found.",
 		columns: operationColumns,
+		ofPod:   func(uid string) api.Operation { return api.Operation{PodUID: uid} },
 		names:   func(o api.Operation) []string { return []string{o.ID} },
 		tree:    operationTree,
 	}

@@ -40,7 +40,7 @@ func inspection(w io.Writer, i *api.Inspection, o Options) error {
 	}
 	s.rows("mount points", tracks("PLUGIN", "VOLUME", "MOUNT POINT", "PATH"), rows)
 	section(&s, "spec, as far as the disk tells it", specColumns(), i.Specs)
-	section(&s, "mounts", mountColumns(i.Mounts, o.Format), i.Mounts)
+	section(&s, "mounts", mountColumns(Mounts().among(i.Mounts, o), o.Format), i.Mounts)
 	section(&s, "devices, the file system's own first", deviceColumns(), i.Devices)
 	section(&s, "metadata", metadataColumns(), i.Metadata)
 	section(&s, "what the plugin can do", pluginColumns(nil, o.Format), i.Plugins)

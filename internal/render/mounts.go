@@ -1,6 +1,7 @@
 package render
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 
@@ -12,6 +13,7 @@ func Mounts() View[api.Mount] {
 	return View[api.Mount]{
 		empty:   "No volume mounts found.",
 		columns: mountColumns,
+		ofPod:   mountOf,
 		names:   func(m api.Mount) []string { return []string{m.Path} },
 		tree:    mountTreeOf,
 	}
@@ -50,13 +52,15 @@ func mountColumns(items []api.Mount, f Format) []column[api.Mount] {
 	}
 }
 
+func mountOf(podUID string) api.Mount { return api.Mount{PodUID: podUID} }
+
 // podUIDs gives what a format shows of a pod UID: all of it, or in a table as
-// much as tells the pods of this list apart.
-func podUIDs[T any](items []T, f Format, of func(T) string) func(string) string {
+// much as tells them, and others of the node, apart.
+func podUIDs[T any](items []T, f Format, of func(T) string, others ...string) func(string) string {
 	if f != Table {
 		return func(uid string) string { return uid }
 	}
-	uids := make([]string, 0, len(items))
+	uids := slices.Clone(others)
 	for _, item := range items {
 		uids = append(uids, of(item))
 	}

@@ -20,6 +20,7 @@ func Orphans(plan bool) OrphanView {
 	return OrphanView{View[api.Orphan]{
 		empty:   "No pod directories, global mounts or block maps found.",
 		columns: orphanColumns,
+		ofPod:   func(uid string) api.Orphan { return api.Orphan{PodUID: uid} },
 		names:   orphanNames,
 		tree:    orphanTree,
 		shell:   plan,

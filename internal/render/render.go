@@ -63,6 +63,9 @@ type Options struct {
 	Columns []string
 	// SortBy is the name of a column, and holds in every format; "" keeps the order.
 	SortBy string
+	// Pods are the UIDs of the node's pods, which a short one is told apart from although
+	// the list does not have them.
+	Pods []string
 	// Color paints states; the caller knows whether it writes to a terminal.
 	Color bool
 	// Width is that of the terminal, to which a table is fitted; 0 cuts nothing.
@@ -116,6 +119,8 @@ type View[T any] struct {
 	empty string // what people are told of an empty list
 	// columns may shorten by what all the items have; items is nil for a check.
 	columns func(items []T, f Format) []column[T]
+	// ofPod is an item that has nothing but the UID of its pod; nil where none has one.
+	ofPod func(uid string) T
 	// names are what -o name prints for an item; nil offers no such format.
 	names func(T) []string
 	// after adds to a table for people what is not a row.
@@ -179,7 +184,7 @@ func (v View[T]) Write(w io.Writer, l *api.List[T], o Options) error {
 	if o.Format == Tree {
 		return writeTree(w, v.branches(l.Items, o), o)
 	}
-	columns, err := pick(v.columns(l.Items, o.Format), v.columns(l.Items, Wide), o)
+	columns, err := pick(v.columns(v.among(l.Items, o), o.Format), v.columns(l.Items, Wide), o)
 	if err != nil {
 		return err
 	}
@@ -192,9 +197,21 @@ func (v View[T]) Write(w io.Writer, l *api.List[T], o Options) error {
 	return nil
 }
 
+// among adds the other pods of the node to the items, by all of which columns shorten.
+func (v View[T]) among(items []T, o Options) []T {
+	if v.ofPod == nil || o.Format == Wide {
+		return items
+	}
+	out := slices.Clone(items)
+	for _, uid := range o.Pods {
+		out = append(out, v.ofPod(uid))
+	}
+	return out
+}
+
 func (v View[T]) branches(items []T, o Options) []*branch {
 	if v.tree == nil {
-		return listed(v.columns(items, Table), items)
+		return listed(v.columns(v.among(items, o), Table), items)
 	}
 	return v.tree(items, o)
 }

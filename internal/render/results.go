@@ -13,6 +13,7 @@ func Results() View[api.Result] {
 	return View[api.Result]{
 		empty:   "No results found.",
 		columns: resultColumns,
+		ofPod:   func(uid string) api.Result { return api.Result{PodUID: uid} },
 		names:   func(r api.Result) []string { return []string{resultPath(r)} },
 		after:   mountPoints,
 		tree:    resultTree,

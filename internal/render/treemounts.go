@@ -32,9 +32,9 @@ type hook struct {
 	pod    string
 }
 
-func newMountTree(items []api.Mount) *mountTree {
+func newMountTree(items []api.Mount, o Options) *mountTree {
 	t := &mountTree{
-		items: items, uid: podUIDs(items, Table, func(m api.Mount) string { return m.PodUID }),
+		items: items, uid: podUIDs(items, Table, func(m api.Mount) string { return m.PodUID }, o.Pods...),
 		mount: &shape{mood: 1, drop: []int{4, 3}}, system: &shape{last: true}, twigs: make([]*branch, len(items)), parents: make([]int, len(items)), on: map[string][]int{}, hooks: map[hook][]int{},
 	}
 	for i, m := range items {
@@ -62,8 +62,8 @@ func newMountTree(items []api.Mount) *mountTree {
 }
 
 // mountTreeOf is the tree of list-mounts.
-func mountTreeOf(items []api.Mount, _ Options) []*branch {
-	t := newMountTree(items)
+func mountTreeOf(items []api.Mount, o Options) []*branch {
+	t := newMountTree(items, o)
 	var out []*branch
 	for _, device := range t.devices {
 		out = append(out, t.top(device))

@@ -77,8 +77,8 @@ func stepBranches(steps []api.Step, s *shape) []*branch {
 func planned() *shape { return &shape{drop: []int{2}} }
 
 // operationTree has the steps below each operation.
-func operationTree(items []api.Operation, _ Options) []*branch {
-	uid := podUIDs(items, Table, func(o api.Operation) string { return o.PodUID })
+func operationTree(items []api.Operation, o Options) []*branch {
+	uid := podUIDs(items, Table, func(o api.Operation) string { return o.PodUID }, o.Pods...)
 	op, step := &shape{mood: 2, drop: []int{4, 0}}, &shape{mood: 1, drop: []int{3}}
 	var out []*branch
 	for _, o := range items {
@@ -102,8 +102,8 @@ func podOf(uid, namespace, name string) string {
 }
 
 // resultTree has what was done for each volume, and the steps of it.
-func resultTree(items []api.Result, _ Options) []*branch {
-	uid := podUIDs(items, Table, func(r api.Result) string { return r.PodUID })
+func resultTree(items []api.Result, o Options) []*branch {
+	uid := podUIDs(items, Table, func(r api.Result) string { return r.PodUID }, o.Pods...)
 	volume, rung, step := &shape{}, &shape{mood: 1}, planned()
 	return grouped(items, func(r api.Result) [3]string { return [3]string{r.Plugin, r.Volume, r.PodUID} },
 		func(r api.Result) *branch {
@@ -127,8 +127,8 @@ func planTree(p *api.Plan) []*branch {
 }
 
 // orphanTree has what was left below the pod that left it, and why it goes or stays.
-func orphanTree(items []api.Orphan, _ Options) []*branch {
-	uid := podUIDs(items, Table, func(o api.Orphan) string { return o.PodUID })
+func orphanTree(items []api.Orphan, o Options) []*branch {
+	uid := podUIDs(items, Table, func(o api.Orphan) string { return o.PodUID }, o.Pods...)
 	what, stay := &shape{mood: 1, drop: []int{3, 2}}, &shape{}
 	return grouped(items, func(o api.Orphan) string { return o.PodUID },
 		func(o api.Orphan) *branch {
@@ -215,9 +215,9 @@ func pathTree(p *api.PathSet, _ Options) []*branch {
 
 // inspectionTree is the tree of list-mounts with the devices below the file systems on
 // top of it, and the metadata.
-func inspectionTree(i *api.Inspection, _ Options) []*branch {
+func inspectionTree(i *api.Inspection, o Options) []*branch {
 	root := text(Line(i.SubjectKind) + " " + cell(i.Subject))
-	t := newMountTree(i.Mounts)
+	t := newMountTree(i.Mounts, o)
 	device := &shape{}
 	byName := map[string]*branch{}
 	listed := map[string]bool{} // by their numbers

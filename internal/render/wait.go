@@ -13,6 +13,7 @@ func Waits() View[api.Wait] {
 	return View[api.Wait]{
 		empty:   "Nothing was waited for.",
 		columns: waitColumns,
+		ofPod:   func(uid string) api.Wait { return api.Wait{PodUID: uid} },
 		names:   func(w api.Wait) []string { return []string{w.Subject} },
 		tree:    waitTree,
 	}
