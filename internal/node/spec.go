@@ -1,6 +1,7 @@
 package node
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 
@@ -49,9 +50,9 @@ func fields(spec *plugins.Spec) map[string]string {
 	if spec.Volume != nil {
 		object = spec.Volume
 	}
-	raw, err := json.Marshal(object)
+	var raw bytes.Buffer
 	var tree any
-	if err == nil && json.Unmarshal(raw, &tree) == nil {
+	if api.AppendJSON(&raw, object) == nil && json.Unmarshal(raw.Bytes(), &tree) == nil {
 		flatten("", tree, out)
 	}
 	if spec.ReadOnly {

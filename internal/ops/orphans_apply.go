@@ -111,6 +111,17 @@ func inBoth(first, second []api.Orphan) {
 	}
 }
 
+// exactPath is the path of a plan's item with the bytes that are no text, which its facts
+// have.
+func exactPath(p api.Orphan) string {
+	for about := range byAbout(p.Facts) {
+		if api.Text(about) == p.Path {
+			return about
+		}
+	}
+	return p.Path
+}
+
 // byPlan is what a plan made before has, as it is now.
 func (g *gc) byPlan(plan, now []api.Orphan) []api.Orphan {
 	out := []api.Orphan{}
@@ -118,6 +129,7 @@ func (g *gc) byPlan(plan, now []api.Orphan) []api.Orphan {
 		if p.Verdict != api.VerdictOrphan {
 			continue
 		}
+		p.Path = exactPath(p)
 		i := slices.IndexFunc(now, func(o api.Orphan) bool { return o.Kind == p.Kind && o.Path == p.Path })
 		if i < 0 {
 			p.Steps, p.Outcome, p.Reason = []api.Step{}, string(api.OutcomeAlready), "it is not there any more"
@@ -128,7 +140,7 @@ func (g *gc) byPlan(plan, now []api.Orphan) []api.Orphan {
 			continue
 		}
 		o := now[i]
-		if why := changed(p, o); len(why) > 0 {
+		if why := changed(p, api.AsText(o)); len(why) > 0 {
 			o.Verdict, o.Outcome = p.Verdict, string(api.OutcomeRefused)
 			o.Reason, o.Steps = "it is not any more as the plan has it: "+strings.Join(why, "; "), []api.Step{}
 			o.Next = "make a new plan: kvol gc-orphans -o json > plan.json"

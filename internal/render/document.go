@@ -133,17 +133,15 @@ func writeLines[T any](w io.Writer, items []T) error {
 // three times as long and all of it in memory.
 func writeItems[T any](w io.Writer, items []T, first, next string) error {
 	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
 	before := first
 	for _, item := range items {
 		b.Reset()
 		b.WriteString(before)
 		before = next
-		if err := enc.Encode(item); err != nil {
+		if err := api.AppendJSON(&b, item); err != nil {
 			return err
 		}
-		if _, err := w.Write(escapeOdd(bytes.TrimSuffix(b.Bytes(), []byte("\n")))); err != nil {
+		if _, err := w.Write(escapeOdd(b.Bytes())); err != nil {
 			return err
 		}
 	}
@@ -167,15 +165,11 @@ func jsonToYAML(w io.Writer, raw []byte) error {
 	return err
 }
 
-// compact is JSON with <, > and & as they are: paths and reasons are for people too.
+// compact is JSON on one line.
 func compact(v any) ([]byte, error) {
 	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
-		return nil, err
-	}
-	return escapeOdd(bytes.TrimSuffix(b.Bytes(), []byte("\n"))), nil
+	err := api.AppendJSON(&b, v)
+	return escapeOdd(b.Bytes()), err
 }
 
 // escapeOdd writes as \u… what JSON allows in a string but a terminal obeys: DEL,

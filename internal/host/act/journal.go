@@ -207,15 +207,15 @@ func (o *Operation) append(e api.Entry) error {
 	if e.Phase == "begin" {
 		e.PID, e.User = o.entry.PID, o.entry.User
 	}
-	line, err := json.Marshal(e)
-	if err != nil {
+	var line bytes.Buffer
+	if endsCut(o.file) {
+		line.WriteByte('\n')
+	}
+	if err := api.AppendJSON(&line, e); err != nil {
 		return err
 	}
-	line = append(line, '\n')
-	if endsCut(o.file) {
-		line = append([]byte{'\n'}, line...)
-	}
-	_, err = o.file.Write(line)
+	line.WriteByte('\n')
+	_, err := o.file.Write(line.Bytes())
 	return err
 }
 

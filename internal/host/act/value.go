@@ -1,6 +1,10 @@
 package act
 
-import "strings"
+import (
+	"fmt"
+	"strings"
+	"unicode/utf8"
+)
 
 // Value is a string that may be known only after a step has been done: the
 // device path that attach gives, the name of a new loop device. Plugins pass it
@@ -34,30 +38,29 @@ func (v Value) shell() string {
 	return Quote(v.text)
 }
 
-// Quote writes s as one word of bash. Control characters go into $'…', so that
-// a script stays a list of lines whatever the names in it are.
+// Quote writes s as one word of bash. Control characters and bytes that are no text go
+// into $'…', so that a script stays a list of lines whatever the names in it are, and a
+// name that was shown can be copied.
 func Quote(s string) string {
 	if s != "" && strings.IndexFunc(s, odd) < 0 {
 		return s
 	}
-	if strings.IndexFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f }) < 0 {
+	if utf8.ValidString(s) && strings.IndexFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f }) < 0 {
 		return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 	}
 	var b strings.Builder
 	b.WriteString("$'")
-	for i := range len(s) {
-		switch c := s[i]; {
-		case c == '\'' || c == '\\':
-			b.WriteByte('\\')
-			b.WriteByte(c)
-		case c < ' ' || c == 0x7f:
-			const hex = "0123456789abcdef"
-			b.WriteString(`\x`)
-			b.WriteByte(hex[c>>4])
-			b.WriteByte(hex[c&15])
+	for len(s) > 0 {
+		r, n := utf8.DecodeRuneInString(s)
+		switch {
+		case r == '\'' || r == '\\':
+			b.WriteString(`\` + s[:n])
+		case r < ' ' || r == 0x7f || r == utf8.RuneError && n == 1:
+			fmt.Fprintf(&b, `\x%02x`, s[0])
 		default:
-			b.WriteByte(c)
+			b.WriteString(s[:n])
 		}
+		s = s[n:]
 	}
 	b.WriteByte('\'')
 	return b.String()
