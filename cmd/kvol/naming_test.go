@@ -105,3 +105,31 @@ func TestShortUIDIsOfOnePod(t *testing.T) {
 		}
 	}
 }
+
+// Of a plugin that is none nothing is ever mounted, and of one that has no such volume it
+// is said that nothing has the name.
+func TestWaitForPlugin(t *testing.T) {
+	namingNode(t)
+	for line, c := range map[string]struct {
+		code int
+		says string
+	}{
+		"wait data --for=unmounted --plugin kubernetes.io/bogus":       {5, "next: "},
+		"wait data --for=unmounted --plugin local":                     {5, "did you mean --plugin kubernetes.io/local-volume?"},
+		"wait data --for=unmounted --plugin example.com/bogus":         {5, `there is no volume plugin`},
+		"wait data --for=unmounted --plugin bogus":                     {5, "next: "},
+		"wait data --for=unmounted --plugin iscsi":                     {0, `nothing on this node is called "data"`},
+		"wait gone --for=unmounted --plugin nfs":                       {0, `nothing on this node is called "gone"`},
+		"wait data --for=mounted --plugin nfs":                         {0, ""},
+		"ls --plugin kubernetes.io/bogus":                              {5, "next: "},
+		"limits --plugin bogus":                                        {5, "next: "},
+		"plugins --plugin kubernetes.io/bogus":                         {5, "next: "},
+		"teardown data --plugin kubernetes.io/bogus":                   {5, "next: "},
+		"teardown data --plugin example.com/bogus --pod-uid " + alike2: {5, "next: "},
+		"paths -f pv.yaml --plugin kubernetes.io/bogus":                {5, "next: "},
+	} {
+		if r := kvol(t, strings.Fields(line)...); r.code != c.code || !strings.Contains(r.stderr, c.says) {
+			t.Error(r)
+		}
+	}
+}

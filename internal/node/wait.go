@@ -50,6 +50,7 @@ type Waiter struct {
 type subject struct {
 	WaitSubject
 	handle string // driver^handle of the volume
+	seen   bool   // it was on the node, so that Plugin is its own
 	memory *memory
 }
 
@@ -120,6 +121,9 @@ func (w *Waiter) Look(ctx context.Context) (*api.List[api.Wait], bool, error) {
 
 func (w *Waiter) one(ctx context.Context, f *Find, s *subject) (api.Wait, error) {
 	is := w.req.Condition
+	if err := w.noPlugin(f, s); err != nil {
+		return api.Wait{}, err
+	}
 	found, err := f.found(ctx, s, is)
 	if err != nil {
 		return api.Wait{}, err
@@ -142,6 +146,16 @@ func (w *Waiter) one(ctx context.Context, f *Find, s *subject) (api.Wait, error)
 	}
 	item.Met = item.Reason == ""
 	return item, err
+}
+
+// noPlugin refuses a plugin that is none: of that nothing would ever be there.
+func (w *Waiter) noPlugin(f *Find, s *subject) error {
+	if s.Plugin == "" || s.seen || slices.Contains(paths.KubernetesPlugins, s.Plugin) ||
+		slices.ContainsFunc(f.places, func(p place) bool { return p.Plugin == s.Plugin }) {
+		return nil
+	}
+	_, err := w.mgr.FindPluginByName(s.Plugin)
+	return err
 }
 
 // standing is how a place is, for who waits.

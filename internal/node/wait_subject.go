@@ -68,7 +68,7 @@ func (f *Find) found(ctx context.Context, s *subject, is api.Condition) (found, 
 // begun is the UID of a pod that a word is only the beginning of, as a list shows it:
 // nothing has that name, so that all of it would seem to be unmounted.
 func (f *Find) begun(s *subject) string {
-	if s.Spec != nil || s.PodUID != "" || s.Plugin != "" {
+	if s.Spec != nil || s.PodUID != "" || s.seen {
 		return ""
 	}
 	i := slices.IndexFunc(f.places, func(p place) bool { return p.PodUID != "" && IsUID(p.PodUID, s.Word) })
@@ -81,7 +81,7 @@ func (f *Find) begun(s *subject) string {
 // known says whether more is known of a volume than a word that may be wrong, also by
 // what an earlier look has seen.
 func (s *subject) known() bool {
-	return s.Spec != nil || s.Plugin != "" || s.handle != "" || strings.Contains(s.Word, "^")
+	return s.Spec != nil || s.seen || s.handle != "" || strings.Contains(s.Word, "^")
 }
 
 // noPod refuses what is the name of a pod that has volumes here.
@@ -156,7 +156,7 @@ func (f *Find) foundVolume(s *subject, is api.Condition) (found, error) {
 		return out, err.WithNext("say which: --plugin NAME, or give its path")
 	}
 	if len(out.places) > 0 {
-		s.Plugin = out.places[0].Plugin // also when nothing is left of it
+		s.Plugin, s.seen = out.places[0].Plugin, true // also when nothing is left of it
 	}
 	if is == api.ConditionUnmounted {
 		out.candidates = f.couldBe(s, out.places)

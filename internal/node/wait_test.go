@@ -62,7 +62,7 @@ func TestWaitStates(t *testing.T) {
 		"in one of them":             {WaitSubject{Word: "disk", PodUID: podA}, want{met, "1 mount, device", met}},
 		"in another pod":             {WaitSubject{Word: "dir", PodUID: podB}, want{nothing, met, nothing}},
 		"only staged":                {WaitSubject{Word: driver + "^h-3"}, want{nothing, "1 mount, device", nothing}},
-		"a directory of CSI":         {WaitSubject{Word: driver + "^h-4"}, want{nothing, "whether 1 places of it are unmounted is not known", nothing}},
+		"a directory of CSI":         {WaitSubject{Word: driver + "^h-4"}, want{nothing, "whether 1 place of it is unmounted is not known", nothing}},
 		"only the global mount":      {WaitSubject{Word: "pool"}, want{nothing, "1 mount, device", nothing}},
 		"of two plugins, one named":  {WaitSubject{Word: "data", Plugin: nfs}, want{"nothing is mounted on", met, "is unmounted: the directory"}},
 		"of nobody":                  {WaitSubject{Word: "none"}, want{nothing, "3 mounts could be of it", nothing}},
@@ -74,7 +74,7 @@ func TestWaitStates(t *testing.T) {
 		"a pod":                      {WaitSubject{Word: podA}, want{met, "mounts, devices or directories", met}},
 		"a pod with some unmounted":  {WaitSubject{Word: podB}, want{"nothing is mounted on", "mounts, devices", "is unmounted: the directory"}},
 		"a pod that is plain":        {WaitSubject{Word: "plain"}, want{met, "1 mount, device or directory", met}},
-		"a pod of who knows":         {WaitSubject{Word: "flex"}, want{"whether it is mounted on", "whether 1 places", met}},
+		"a pod of who knows":         {WaitSubject{Word: "flex"}, want{"whether it is mounted on", "whether 1 place", met}},
 		"a pod with a subpath only":  {WaitSubject{Word: "sub"}, want{"the pod has no volume", "1 mount", "the pod has no volume"}},
 		"a pod that is not here":     {WaitSubject{Word: uuid}, want{"the pod has no volume", met, "the pod has no volume"}},
 		"a path":                     {WaitSubject{Word: n.link + "/" + volumesA + local + "disk/"}, want{met, "1 mount", met}},
@@ -173,7 +173,7 @@ func TestWaitUntil(t *testing.T) {
 	}
 	s.tmpfs(staging("h-2")) // of another, by its name
 	s.must(unix.Unmount(staged, 0))
-	if got := s.state(unmounted); !strings.Contains(got, "whether 1 places") {
+	if got := s.state(unmounted); !strings.Contains(got, "whether 1 place") {
 		t.Error(got)
 	}
 	s.must(os.Remove(staged), os.Remove(s.at(csiVolumes+paths.HandleHash("h-1")+"/vol_data.json")), os.Remove(s.at(csiVolumes+paths.HandleHash("h-1"))))

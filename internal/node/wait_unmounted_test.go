@@ -86,7 +86,7 @@ func TestWaitHidden(t *testing.T) {
 func TestWaitUnheard(t *testing.T) {
 	s := newScratch(t)
 	path := s.tmpfs(volumesA + local + "data")
-	for of, want := range map[WaitSubject]int{{Word: "web"}: 1, {Word: "web", PodUID: podA}: 1, {Word: "web", Plugin: nfs}: 0, {Word: driver + "^web"}: 0, {Word: podB}: 0} {
+	for of, want := range map[WaitSubject]int{{Word: "web"}: 1, {Word: "web", PodUID: podA}: 1, {Word: "web", Plugin: nfs}: 1, {Word: driver + "^web"}: 0, {Word: podB}: 0} {
 		l, met, err := s.waiter(api.ConditionUnmounted, of, nil).Look(t.Context())
 		if err != nil || !met || len(l.Warnings) != want || want > 0 && l.Warnings[0] != `nothing on this node is called "web"` {
 			t.Errorf("%+v: %+v %t %v", of, l, met, err)
