@@ -125,11 +125,14 @@ fi
 
 echo "== What stays =="
 code=0
-kvol gc-orphans --exit-code -o name >/dev/null || code=$?
-case $code in
-11) left+=("not all that pods that are gone left behind: see kvol gc-orphans -o wide") ;;
-*) note "$code" "which pods are gone" ;;
-esac
+said=$(kvol gc-orphans --exit-code -o name 2>&1 >/dev/null) || code=$?
+# What kvol says of orphans is to clean them up, which was tried above.
+if ((code == 11)); then
+	left+=("not all that pods that are gone left behind: see kvol gc-orphans -o wide")
+else
+	[[ -z $said ]] || printf '%s\n' "$said" >&2
+	note "$code" "which pods are gone"
+fi
 declare -A gone=()
 list list-mounts --orphans
 for name in "${found[@]}"; do

@@ -215,6 +215,9 @@ func (b *broken) recovered(said string) {
 		}
 	}
 	_, report, _ := strings.Cut(said, "== What stays ==\n")
+	if strings.Contains(report, "--apply") {
+		b.t.Errorf("it gives advice that it has followed:\n%s", report)
+	}
 	for _, what := range []string{
 		"not known: " + busy(goneBusy), "gone: " + busy(goneLoop),
 		podDir(goneData) + "/volumes/kubernetes.io~nfs/share",
