@@ -14,8 +14,8 @@ import (
 // nil is plain failure.
 var doors = map[error]func(a *app) string{
 	nil:                      (*app).again,
-	api.ErrInterrupt:         (*app).again,
-	context.Canceled:         (*app).again,
+	api.ErrInterrupt:         (*app).repeat,
+	context.Canceled:         (*app).repeat,
 	api.ErrUncertain:         (*app).again,
 	api.ErrTimeout:           (*app).longer,
 	context.DeadlineExceeded: (*app).longer,
@@ -65,6 +65,14 @@ func (a *app) again() string {
 		return "the same command again goes on from here; kvol history tells what was done"
 	}
 	return "run the same command again, as root where it may not read something"
+}
+
+// repeat is for what was told to end.
+func (a *app) repeat() string {
+	if a.changes {
+		return a.again()
+	}
+	return "run the same command again"
 }
 
 func (a *app) longer() string {

@@ -52,6 +52,9 @@ func (a *app) offerColumns(cmd *cobra.Command) {
 	run := cmd.RunE
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if a.listColumns {
+			if f := cmd.Flags().Lookup("watch"); f != nil && f.Changed {
+				return api.Errorf(api.ErrUsage, "--list-columns lists the columns once, and --watch goes on").WithNext("leave one of the two out")
+			}
 			return a.do(cmd, readLimit, &columnsOptions{cmd})
 		}
 		return run(cmd, args)

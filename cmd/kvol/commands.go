@@ -62,6 +62,7 @@ func commands(a *app) []*cobra.Command {
 
 // root is kvol itself: without a command it shows its help.
 func (a *app) root() *cobra.Command {
+	told := false
 	root := &cobra.Command{
 		Use:   "kvol",
 		Short: "Carry Kubernetes volumes up and down by hand on a node",
@@ -84,8 +85,14 @@ was installed; else it is at https://github.com/kvol/kvol/tree/main/docs.`,
 		CompletionOptions:  cobra.CompletionOptions{DisableDefaultCmd: true},
 		Args:               noCommand,
 		PersistentPreRunE:  noEmptyFlag,
-		RunE:               func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if told {
+				return a.do(cmd, readLimit, &versionOptions{})
+			}
+			return cmd.Help()
+		},
 	}
+	root.Flags().BoolVar(&told, "version", false, "tell the version, as kvol version does")
 	root.Long += exitCodes(api.ExitOK, api.ExitUsage)
 	root.AddGroup(
 		&cobra.Group{ID: inspecting, Title: "Inspection Commands:"},
@@ -108,7 +115,15 @@ func noCommand(cmd *cobra.Command, args []string) error {
 	}
 	cmd.SuggestionsMinimumDistance = 2
 	err := api.Errorf(api.ErrUsage, "%s has no command %q", cmd.CommandPath(), args[0])
-	if like := cmd.SuggestionsFor(args[0]); len(like) > 0 {
+	like := cmd.SuggestionsFor(args[0])
+	for _, c := range cmd.Commands() {
+		for _, alias := range c.Aliases {
+			if distance(args[0], alias) == 1 {
+				like = append(like, alias)
+			}
+		}
+	}
+	if len(like) > 0 {
 		return err.WithNext("did you mean %s %s?", cmd.CommandPath(), strings.Join(like, " or "))
 	}
 	return err

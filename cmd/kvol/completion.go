@@ -118,6 +118,11 @@ func newCompletionCmd() *cobra.Command {
 		GroupID:   about,
 		ValidArgs: shells,
 		Args: func(cmd *cobra.Command, args []string) error {
+			for _, name := range []string{"output", "template", "columns", "sort-by", "no-headers", "null", "quiet"} {
+				if cmd.Flags().Changed(name) {
+					return api.Errorf(api.ErrUsage, "--%s is about results, and %s prints a script", name, cmd.CommandPath()).WithNext("leave it out")
+				}
+			}
 			if len(args) == 1 && slices.Contains(shells, args[0]) {
 				return nil
 			}

@@ -94,6 +94,22 @@ func (s *settings) settle(v *viper.Viper, f *pflag.Flag) error {
 	return nil
 }
 
+// fromFlag is the rank of what is given on the command line.
+const fromFlag = 3
+
+// rank orders where settings come from: what is nearer to the command says more.
+func (s *settings) rank(name string) int {
+	switch origin, _, _ := strings.Cut(s.origins[name], " "); {
+	case origin == "flag", name == "output" && s.template != "":
+		return fromFlag
+	case origin == "env":
+		return 2
+	case origin == "file":
+		return 1
+	}
+	return 0
+}
+
 func isText(v any) bool {
 	_, ok := v.(string)
 	return ok

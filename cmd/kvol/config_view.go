@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"slices"
 
 	"github.com/kvol/kvol/internal/api"
 	"github.com/kvol/kvol/internal/render"
@@ -56,6 +57,9 @@ func newConfigViewCmd(a *app) *cobra.Command {
 }
 
 func (o *configViewOptions) run(_ context.Context, a *app) error {
+	if o.showOrigin && len(a.columns) > 0 && !slices.Contains(a.columns, "origin") {
+		a.columns = append(a.columns, "origin")
+	}
 	return showList(a, render.Settings(o.showOrigin), func() (*api.List[api.Setting], error) {
 		if err := a.foresee(); err != nil {
 			return nil, err

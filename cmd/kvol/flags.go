@@ -68,7 +68,7 @@ func (s *settings) addFlags(f *pflag.FlagSet) {
 	f.StringVarP(&s.output, "output", "o", string(render.Table), "`FORMAT`: table, wide, json, jsonl, yaml, name, tree; with a template as in kubectl jsonpath=, jsonpath-as-json=, jsonpath-file=, go-template=, go-template-file=, custom-columns=, custom-columns-file=; shell for plans")
 	f.StringVar(&s.template, "template", "", "`TEMPLATE`, or file of one, for an --output that takes it; by itself a go-template")
 	f.BoolVar(&s.allowMissingKeys, "allow-missing-template-keys", true, "a template may name what is not there")
-	f.StringSliceVar(&s.columns, "columns", nil, "`NAMES` of a table's columns: a,b or +c to add one")
+	f.StringSliceVar(&s.columns, "columns", nil, "`NAMES` of a table's columns: a,b or +a,b to add them")
 	f.BoolVar(&s.listColumns, "list-columns", false, "list the columns that the command has, and do nothing else")
 	f.StringVar(&s.sortBy, "sort-by", "", "`COLUMN` to order a list by, in every format")
 	f.BoolVar(&s.noHeaders, "no-headers", false, "tables without headings")

@@ -43,6 +43,7 @@ const gcOrphansExample = `  # what could go, and why the rest stays
 type gcOrphansOptions struct {
 	ops.OrphanRequest
 	apply, exitCode bool
+	dryRun          bool
 	fromPlan        string
 }
 
@@ -68,6 +69,7 @@ func newGCOrphansCmd(a *app) *cobra.Command {
 
 func (o *gcOrphansOptions) addFlags(f *pflag.FlagSet) {
 	f.BoolVar(&o.apply, "apply", false, "carry the plan out")
+	f.BoolVar(&o.dryRun, "dry-run", false, "show the plan and change nothing, as without --apply")
 	f.StringVar(&o.fromPlan, "from-plan", "", "with --apply: only what this `FILE` has (kvol gc-orphans -o json), where it still is as it was")
 	f.DurationVar(&o.MinAge, "min-age", 10*time.Minute, "leave alone what is younger")
 	f.IntVar(&o.Max, "max", 0, "take away at most `N` of them (default: all)")
@@ -80,6 +82,8 @@ func (o *gcOrphansOptions) addFlags(f *pflag.FlagSet) {
 
 func (o *gcOrphansOptions) check() error {
 	switch {
+	case o.dryRun && o.apply:
+		return api.Errorf(api.ErrUsage, "--apply carries the plan out, and --dry-run only shows it").WithNext("give one of the two")
 	case o.fromPlan != "" && !o.apply:
 		return api.Errorf(api.ErrUsage, "--from-plan goes with --apply")
 	case o.exitCode && o.apply:

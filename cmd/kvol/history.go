@@ -44,7 +44,7 @@ func newHistoryCmd(a *app) *cobra.Command {
 				return api.Errorf(api.ErrUsage, "--limit %d is negative; 0 shows all", o.limit)
 			}
 			if o.pod != "" && !node.LikeUID(o.pod) {
-				return api.Errorf(api.ErrUsage, "--pod %q is no UID, and the history has no names of pods", o.pod).
+				return api.Errorf(api.ErrUsage, "--pod %q is no UID, nor the first 8 characters of one, and the history has no names of pods", o.pod).
 					WithNext("find the UID: kvol list-mounts --pod %s; of a pod that is gone: kvol history -o wide", act.Quote(o.pod))
 			}
 			if o.since, err = parseSince(since, time.Now()); err != nil {

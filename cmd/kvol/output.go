@@ -35,6 +35,9 @@ func (a *app) settleOutput(ctx context.Context) error {
 	case given && !a.format.TakesTemplate():
 		a.format = render.Format(a.output) // there is no such format
 	}
+	if a.rank("output") > a.rank("quiet") && a.format != render.Name {
+		a.quiet = false
+	}
 	if !a.format.InFile() || a.templateText == "" {
 		return nil
 	}
@@ -68,6 +71,11 @@ func (a *app) options(c render.Checker) (render.Options, error) {
 	return o, nil
 }
 
+// showsAll says that the output has every field of an item, and none is cut.
+func (a *app) showsAll() bool {
+	return a.format != render.Name && !a.format.TakesTemplate() && (a.format != render.Table || a.width == 0 && len(a.columns) == 0)
+}
+
 // quietly turns the output of a list into names.
 func (a *app) quietly() error {
 	if !a.quiet {
@@ -78,7 +86,16 @@ func (a *app) quietly() error {
 		a.format = render.Name
 		return nil
 	default:
-		return api.Errorf(api.ErrUsage, "--quiet prints names only and does not go with --output %s", a.format)
+		switch {
+		case a.rank("quiet") > a.rank("output"):
+			a.format = render.Name
+			return nil
+		case a.rank("output") == fromFlag:
+			return api.Errorf(api.ErrUsage, "--quiet prints names only and does not go with --output %s", a.format)
+		}
+		err := api.Errorf(api.ErrUsage, "quiet prints names only and does not go with output %s", a.format)
+		err.Details = []string{"quiet comes from " + a.origins["quiet"], "output comes from " + a.origins["output"]}
+		return err.WithNext("say which: give -q or -o FORMAT")
 	}
 }
 

@@ -131,7 +131,7 @@ func TestWordsRefused(t *testing.T) {
 		"inspect":                       "needs a VOLUME, PATH or POD",
 		"inspect a b":                   "takes one VOLUME, PATH or POD, but got 2",
 		"history --since yesterday":     `--since "yesterday" is neither`,
-		"history --pod web":             `--pod "web" is no UID, and the history has no names of pods`,
+		"history --pod web":             `--pod "web" is no UID, nor the first 8 characters of one, and the history has no names of pods`,
 		"history --limit -1":            "--limit -1 is negative",
 		"ls --config /nonexistent":      "/nonexistent: the configuration file cannot be read: no such file or directory\nnext: name the one that is meant: --config FILE",
 	} {

@@ -41,7 +41,7 @@ func noEmptyFlag(cmd *cobra.Command, _ []string) (err error) {
 		if list, ok := f.Value.(pflag.SliceValue); ok {
 			empty = len(list.GetSlice()) == 0
 		}
-		if empty && everywhere.Lookup(f.Name) == nil {
+		if empty && (everywhere.Lookup(f.Name) == nil || !configurable(f) && f.Name != "config") {
 			err = api.Errorf(api.ErrUsage, "--%s has an empty value", f.Name).WithNext("give it one, or leave it out")
 		}
 	})

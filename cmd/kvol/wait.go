@@ -120,12 +120,12 @@ func (o *waitOptions) run(ctx context.Context, a *app) error {
 			return nil, err
 		}
 		defer w.Close()
-		return until(ctx, w)
+		return until(ctx, w, a.showsAll())
 	})
 }
 
 // until looks until all is as waited for, or the time is over.
-func until(ctx context.Context, w *node.Waiter) (last *api.List[api.Wait], err error) {
+func until(ctx context.Context, w *node.Waiter, told bool) (last *api.List[api.Wait], err error) {
 	for met := false; !met; {
 		var l *api.List[api.Wait]
 		if l, met, err = w.Look(ctx); err == nil {
@@ -136,7 +136,7 @@ func until(ctx context.Context, w *node.Waiter) (last *api.List[api.Wait], err e
 		}
 		switch {
 		case errors.Is(ctx.Err(), context.DeadlineExceeded) && !met:
-			return last, late(last)
+			return last, late(last, told)
 		case err != nil:
 			return nil, err
 		}
@@ -144,17 +144,22 @@ func until(ctx context.Context, w *node.Waiter) (last *api.List[api.Wait], err e
 	return last, nil
 }
 
-// late says how it is when the time is over.
-func late(l *api.List[api.Wait]) error {
+// late says how it is when the time is over, as far as the list does not tell it.
+func late(l *api.List[api.Wait], told bool) error {
 	if l == nil {
 		return api.Errorf(api.ErrTimeout, "how it is could not be found out in time")
 	}
 	not := slices.DeleteFunc(slices.Clone(l.Items), func(w api.Wait) bool { return w.Met })
 	var names, details []string
 	for _, w := range not {
-		names, details = append(names, w.Subject), append(details, fmt.Sprintf("%s: %s", w.Subject, w.Reason))
+		names = append(names, w.Subject)
+		if !told {
+			details = append(details, fmt.Sprintf("%s: %s", w.Subject, w.Reason))
+		}
 		for _, m := range w.Mounts {
-			details = append(details, m.Path+" "+isNow(w.Condition, m))
+			if is := m.Path + " " + isNow(w.Condition, m); is != w.Reason {
+				details = append(details, is)
+			}
 		}
 	}
 	err := api.Errorf(api.ErrTimeout, "not %s in time: %s", not[0].Condition, strings.Join(names, ", "))

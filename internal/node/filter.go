@@ -81,6 +81,12 @@ func (o ListOptions) pod(items []api.Mount) (func(api.Mount) bool, error) {
 		err.Details = names
 		return nil, err.WithNext("name one by its whole UID, or with its namespace: --pod NAMESPACE/NAME")
 	}
+	if len(found) == 0 && o.Pod != "" && (o.memory == nil || !o.memory.looked) {
+		if i := slices.IndexFunc(items, func(m api.Mount) bool { return strings.HasPrefix(m.PodUID, o.Pod) }); i >= 0 {
+			return nil, api.Errorf(api.ErrUsage, "no pod is called %q, and of a UID at least 8 characters are needed", o.Pod).
+				WithNext("give more of it: --pod %s", items[i].PodUID)
+		}
+	}
 	return func(m api.Mount) bool { return o.Pod == "" || found[m.PodUID] }, nil
 }
 

@@ -59,7 +59,8 @@ type Options struct {
 	NoHeaders  bool
 	// Null ends each name with a NUL and writes it as it is; with Name only.
 	Null bool
-	// Columns are names of columns; "+x" adds x to those that the format has.
+	// Columns are names of columns; with a "+" in front of the first they are added to
+	// those that the format has.
 	Columns []string
 	// SortBy is the name of a column, and holds in every format; "" keeps the order.
 	SortBy string
@@ -81,6 +82,17 @@ type Options struct {
 // ForPeople says that the format is read by people, so that notes may stand
 // beside it.
 func (o Options) ForPeople() bool { return o.Format == Table || o.Format == Wide || o.Format == Tree }
+
+// adds says that Columns are added to those of the format, as lsblk(8) has it.
+func (o Options) adds() bool { return len(o.Columns) > 0 && strings.HasPrefix(o.Columns[0], "+") }
+
+func (o Options) names() []string {
+	out := slices.Clone(o.Columns)
+	for i := range out {
+		out[i] = strings.TrimPrefix(out[i], "+")
+	}
+	return out
+}
 
 // Checker tells whether output flags fit a kind of result, before the command
 // that makes the result runs. The error is api.ErrUsage and lists what is allowed.
@@ -143,7 +155,11 @@ func (v View[T]) Check(o Options) error {
 		return err
 	}
 	all := v.columns(nil, Wide)
-	for _, name := range o.Columns {
+	for i, name := range o.Columns {
+		if i > 0 && !o.adds() && strings.HasPrefix(name, "+") {
+			return api.Errorf(api.ErrUsage, "--columns: %q adds a column, and %q before it names all that there are", name, o.Columns[0]).
+				WithNext("begin with a +, which is for the whole list, or give none: --columns +%s", strings.Join(o.names(), ","))
+		}
 		if _, err := find(all, "--columns", strings.TrimPrefix(name, "+")); err != nil {
 			return err
 		}
@@ -242,7 +258,7 @@ func sortKey[T any](columns []column[T], o Options) (column[T], error) {
 // pick chooses the columns of a table: those of the format, or those named.
 func pick[T any](shown, all []column[T], o Options) ([]column[T], error) {
 	base := slices.DeleteFunc(shown, func(c column[T]) bool { return c.wide && o.Format != Wide })
-	if slices.ContainsFunc(o.Columns, func(s string) bool { return !strings.HasPrefix(s, "+") }) {
+	if len(o.Columns) > 0 && !o.adds() {
 		base = nil
 	}
 	// A column that is named is cut like its neighbours, so that a short pod UID

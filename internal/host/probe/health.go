@@ -148,7 +148,7 @@ func (h *Helper) ask(ctx context.Context, reqs []request, groups []*group, timeo
 			delete(waiting, a.ID)
 			quiet.Reset(silence)
 			if a.Hung != 0 {
-				g.answer = Answer{State: api.StateUnresponsive, Reason: fmt.Sprintf("no answer within %s", timeout)}
+				g.answer = Answer{State: api.StateUnresponsive, Reason: fmt.Sprintf("no answer within %s", timeout.Round(time.Millisecond))}
 				left = append(left, newStuck(c.pid, a.Hung, g))
 				continue
 			}
