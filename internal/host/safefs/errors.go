@@ -72,7 +72,7 @@ func fail(op, path string, cause error) error {
 			e.Err = fmt.Errorf("%s: %w", f.says, cause)
 		}
 		if f.next != "" {
-			e.Next = fmt.Sprintf(f.next, shellQuote(path))
+			e.Next = fmt.Sprintf(f.next, api.Quote(path))
 		}
 		break
 	}
@@ -81,7 +81,7 @@ func fail(op, path string, cause error) error {
 
 // refuse is a refusal that this package itself decides.
 func refuse(op, path, format string, args ...any) *api.Error {
-	e := api.Errorf(api.ErrRefused, format, args...).At(path).WithNext("look at it with: ls -ld %s", shellQuote(path))
+	e := api.Errorf(api.ErrRefused, format, args...).At(path).WithNext("look at it with: ls -ld %s", api.Quote(path))
 	e.Op = op
 	return e
 }
@@ -92,14 +92,4 @@ func quote(s string) string {
 		return q
 	}
 	return s
-}
-
-// shellQuote makes a name one word of a command that a person copies.
-func shellQuote(s string) string {
-	if s != "" && !strings.ContainsFunc(s, func(r rune) bool {
-		return !strings.ContainsRune("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._-+,:@%^=", r)
-	}) {
-		return s
-	}
-	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }

@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/kvol/kvol/internal/api"
 	"github.com/kvol/kvol/internal/paths"
 )
 
@@ -120,7 +121,7 @@ func (r *Root) Unlink(name string, what Meta) error {
 	defer s.close()
 	if r.kind != layoutRoot || what == "" || metaAt(paths.Layout{Root: r.path}, s.path) != what {
 		return refuse(op, s.path, "is not the place of any %s", what).
-			WithNext("no data is deleted; look at it with: ls -l %s", shellQuote(s.path))
+			WithNext("no data is deleted; look at it with: ls -l %s", api.Quote(s.path))
 	}
 	fd, info, err := s.open(true)
 	if err != nil {
@@ -129,7 +130,7 @@ func (r *Root) Unlink(name string, what Meta) error {
 	defer unix.Close(fd)
 	if fault := s.notMeta(fd, info, what); fault != "" {
 		return refuse(op, s.path, "is no %s: it is %s", what, fault).
-			WithNext("no data is deleted; look at it with: ls -l %s", shellQuote(s.path))
+			WithNext("no data is deleted; look at it with: ls -l %s", api.Quote(s.path))
 	}
 	return fail(op, s.path, s.unlink())
 }

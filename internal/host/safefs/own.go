@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/kvol/kvol/internal/api"
 )
 
 // OwnDir opens a directory of kvol's own outside the kubelet's root (--state-dir,
@@ -50,10 +52,10 @@ func (r *Root) owned(op, path string) (*Root, error) {
 	switch {
 	case err != nil:
 	case int(info.UID) != os.Geteuid():
-		err = refuse(op, path, "belongs to user %d", info.UID).WithNext("find out whose it is (ls -ld %s); then chown root: it, or name another directory", shellQuote(path))
+		err = refuse(op, path, "belongs to user %d", info.UID).WithNext("find out whose it is (ls -ld %s); then chown root: it, or name another directory", api.Quote(path))
 	case info.Mode&0o022 != 0:
 		err = refuse(op, path, "can be written to by others (mode %#o)", info.Mode).
-			WithNext("chmod 0700 %s, or name another directory", shellQuote(path))
+			WithNext("chmod 0700 %s, or name another directory", api.Quote(path))
 	}
 	if err != nil {
 		r.Close()

@@ -158,7 +158,7 @@ func readError(name string, err error) error {
 	}
 	next := "give a file that can be read"
 	if errors.Is(err, fs.ErrNotExist) {
-		next = "look for the right name: ls -l " + name
+		next = "look for the right name: ls -l " + api.Quote(name)
 	}
 	if e, ok := errors.AsType[*fs.PathError](err); ok {
 		err = e.Err // the input is named already

@@ -1,9 +1,11 @@
-package act
+package api_test
 
 import (
 	"os/exec"
 	"strings"
 	"testing"
+
+	"github.com/kvol/kvol/internal/api"
 )
 
 // bash reads each word as it was, and what is shown of it is text on one line.
@@ -13,7 +15,7 @@ func TestQuote(t *testing.T) {
 	for c := 1; c < 256; c++ {
 		for _, word := range []string{string([]byte{byte(c)}), "ä'\n" + string([]byte{byte(c)}) + "0f"} {
 			words = append(words, word)
-			line.WriteString(" " + Quote(word))
+			line.WriteString(" " + api.Quote(word))
 		}
 	}
 	out, err := exec.Command("bash", "-c", `printf '%s\0'`+line.String()).Output()
@@ -23,7 +25,7 @@ func TestQuote(t *testing.T) {
 	for in, want := range map[string]string{
 		"": "''", "/a-b": "/a-b", "it's ä": `'it'\''s ä'`, "bad\ufffd": "'bad\ufffd'", "bad\xff": `$'bad\xff'`, "\xffff'": `$'\xffff\''`, "a\nä": `$'a\x0aä'`,
 	} {
-		if got := Quote(in); got != want {
+		if got := api.Quote(in); got != want {
 			t.Errorf("%q is quoted as %s and not as %s", in, got, want)
 		}
 	}
