@@ -183,7 +183,7 @@ func (d debian) leads(files map[string][]byte) {
 	}
 	eachLink(files, check)
 	for _, page := range pages(d.t) {
-		text := strings.ReplaceAll(string(read(d.t, page)), `\`, "")
+		text := strings.NewReplacer(`\fP`, "", `\`, "").Replace(string(read(d.t, page)))
 		for _, to := range regexp.MustCompile(`/usr/share/doc/kvol[\w/.-]*\w`).FindAllString(text, -1) {
 			check(page, to)
 		}
