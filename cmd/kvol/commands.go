@@ -104,6 +104,9 @@ was installed; else it is at https://github.com/kvol/kvol/tree/main/docs.`,
 	root.AddCommand(commands(a)...)
 	root.SetHelpCommand(newHelpCmd())
 	a.offerColumns(root)
+	if !completing(a.args) { // where the library reads them twice
+		onlyOnce(root)
+	}
 	a.foldHelp(root)
 	return root
 }

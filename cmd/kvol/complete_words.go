@@ -12,6 +12,7 @@ import (
 	"github.com/kvol/kvol/internal/render"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // What the shell does beside what is offered: nothing, files where nothing is, only
@@ -146,6 +147,9 @@ func described(word, what string) string {
 
 func (t tab) flag(name string) string {
 	if f := t.cmd.Flags().Lookup(name); f != nil && f.Changed {
+		if list, ok := f.Value.(pflag.SliceValue); ok {
+			return strings.Join(slices.Compact(list.GetSlice()), ",") // the library reads them twice
+		}
 		return f.Value.String()
 	}
 	return ""

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/kvol/kvol/internal/api"
@@ -40,6 +41,9 @@ func newHistoryCmd(a *app) *cobra.Command {
 		GroupID: inspecting,
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			if strings.Contains(o.volume, ",") && !strings.Contains(o.volume, "^") {
+				return api.Errorf(api.ErrUsage, "--volume %q is a list, and history takes one name", o.volume).WithNext("give one of them")
+			}
 			if o.limit < 0 {
 				return api.Errorf(api.ErrUsage, "--limit %d is negative; 0 shows all", o.limit)
 			}

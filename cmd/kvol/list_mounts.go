@@ -32,11 +32,12 @@ gone), unresponsive, denied, readonly (it turned read-only by itself), deleted (
 was mounted is unlinked), unmounted (the directory is there, the mount is not),
 unknown.
 
-What several filters ask for has to hold together. A name that nothing has gives an
-empty list. --pod takes a UID, at least 8 characters that one begins with, a name, or
-namespace/name. --device takes the path of a device, or its number (8:16), and finds
-the mounts of its file system, raw block volumes, and what is on partitions, device
-mapper, md and loop devices over it.
+What several filters ask for has to hold together; of one that is given several times,
+or as a list (a,b), any. A value with a comma is written in quotes: '"a,b"'. A name
+that nothing has gives an empty list. --pod takes a UID, at least 8 characters that one
+begins with, a name, or namespace/name. --device takes the path of a device, or its
+number (8:16), and finds the mounts of its file system, raw block volumes, and what is
+on partitions, device mapper, md and loop devices over it.
 
 --watch shows what there is, and then what was added, modified or removed, an event a
 line: in json and jsonl an object (kind MountEvent) with type, time and object, in a
@@ -121,12 +122,12 @@ func newListMountsCmd(a *app) *cobra.Command {
 func (o *listMountsOptions) addFlags(f *pflag.FlagSet) {
 	f.StringSliceVar(&o.kinds, "kind", nil, "only these `KINDS`: "+words(mountKinds))
 	f.StringSliceVar(&o.states, "state", nil, "only these `STATES`: "+words(mountStates))
-	f.StringVar(&o.filter.Plugin, "plugin", "", "only this `PLUGIN`, as kubernetes.io/nfs or nfs")
-	f.StringVar(&o.filter.Volume, "volume", "", "only this `VOLUME`: a name, or driver^handle")
+	f.StringSliceVar(&o.filter.Plugin, "plugin", nil, "only these `PLUGINS`, as kubernetes.io/nfs or nfs")
+	f.StringSliceVar(&o.filter.Volume, "volume", nil, "only these `VOLUMES`: a name, or driver^handle")
 	f.StringVar(&o.filter.PodUID, "pod-uid", "", "only the pod with this `UID`")
-	f.StringVar(&o.filter.Pod, "pod", "", "only this `POD`: a UID or how it begins, a name, or namespace/name")
-	f.StringVar(&o.filter.Namespace, "namespace", "", "only the pods of this `NAMESPACE`")
-	f.StringVar(&o.filter.Device, "device", "", "only what is on this `DEVICE`: a path, or major:minor")
+	f.StringSliceVar(&o.filter.Pod, "pod", nil, "only these `PODS`: a UID or how it begins, a name, or namespace/name")
+	f.StringSliceVar(&o.filter.Namespace, "namespace", nil, "only the pods of these `NAMESPACES`")
+	f.StringSliceVar(&o.filter.Device, "device", nil, "only what is on these `DEVICES`: a path, or major:minor")
 	f.StringSliceVar(&o.owners, "owner", nil, "only where the pod is one of these `OWNERS`: "+words(mountOwners))
 	f.BoolVar(&o.filter.Orphans, "orphans", false, "only what is of pods that are proven gone")
 	f.BoolVar(&o.filter.Duplicates, "duplicates", false, "only where more than one mount lies on the path")

@@ -78,6 +78,22 @@ func TestNothingIsIgnored(t *testing.T) {
 	} {
 		c.try(t)
 	}
+	for _, c := range []asked{
+		{"ls --volume data --volume models -o jsonpath={.items[*].volume}", 0, "models data", ""},
+		{"ls --volume data,models -o jsonpath={.items[*].volume}", 0, "models data", ""},
+		{"ls --pod 9a8b7c6d-1,e5f0a1b2 -o jsonpath={.items[*].volume}", 0, "models logs", ""},
+		{"ls --pod " + alike1 + " --pod " + static + " --no-probe -o jsonpath={.items[*].volume}", 0, "models logs", ""},
+		{"ls --plugin nfs,empty-dir --volume data,cache -o jsonpath={.items[*].volume}", 0, "cache data", ""},
+		{"ls --plugin nfs,empty-dirr", 5, "", "did you mean --plugin kubernetes.io/empty-dir?"},
+		{"ls --pod web,9a8b7c6d-1 --no-probe", 2, "", "--no-probe asks nobody"},
+		{"history --volume a --volume b", 2, "", "--volume is given twice"},
+		{"wait a --for mounted --plugin nfs --plugin csi", 2, "", "--plugin is given twice"},
+		{"ls --pod-uid a --pod-uid b", 2, "", "--pod-uid is given twice"},
+		{"history --volume a,b", 2, "", "takes one"},
+		{"setup -f pv.yaml --volume a --volume b", 2, "", "--volume is given twice"},
+	} {
+		c.try(t)
+	}
 	r := kvol(t, "wait", "none", "--for", "mounted", "--timeout", "100ms")
 	if what := "no pod on this node has it"; r.code != 8 || strings.Count(r.stdout+r.stderr, what) != 1 {
 		t.Error(r)

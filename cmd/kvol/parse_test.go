@@ -57,10 +57,10 @@ func TestWordsParse(t *testing.T) {
 		"list-mounts":             &listMountsOptions{interval: 5 * time.Second, filter: node.ListOptions{Probe: true}},
 		"ls --kind podVolume,other --no-probe --pod-uid u --plugin v/p --volume v": &listMountsOptions{
 			kinds: []string{"podVolume", "other"}, noProbe: true, interval: 5 * time.Second, filter: node.ListOptions{
-				Kinds: []api.MountKind{api.KindPodVolume, api.KindOther}, PodUID: "u", Plugin: "v/p", Volume: "v"}},
+				Kinds: []api.MountKind{api.KindPodVolume, api.KindOther}, PodUID: "u", Plugin: []string{"v/p"}, Volume: []string{"v"}}},
 		"ls --state stale --state ok --owner gone,unknown --orphans --duplicates --pod s/w --namespace s --device 8:1": &listMountsOptions{
 			states: []string{"stale", "ok"}, owners: []string{"gone", "unknown"}, interval: 5 * time.Second, filter: node.ListOptions{Probe: true, States: []api.State{api.StateStale, api.StateOK},
-				Owners: []api.Owner{api.OwnerGone, api.OwnerUnknown}, Orphans: true, Duplicates: true, Pod: "s/w", Namespace: "s", Device: "8:1"}},
+				Owners: []api.Owner{api.OwnerGone, api.OwnerUnknown}, Orphans: true, Duplicates: true, Pod: []string{"s/w"}, Namespace: []string{"s"}, Device: []string{"8:1"}}},
 		"inspect data": &inspectOptions{subject: "data"},
 		"plugins":      &pluginsOptions{},
 		"history --volume v --since 2026-03-01T10:00:00Z --limit 3": &historyOptions{

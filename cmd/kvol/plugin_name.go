@@ -36,19 +36,42 @@ func fullName(word string) string {
 	return ""
 }
 
-// namePlugin gives --plugin its full name. A FlexVolume driver's is taken as it is; one
-// without a vendor may be a typing error, which only the node can tell.
+// namePlugin gives --plugin its full name, each of a list.
 func (a *app) namePlugin(flags *pflag.FlagSet) error {
 	f := flags.Lookup("plugin")
 	if f == nil || f.Value.String() == "" {
 		return nil
 	}
-	word := f.Value.String()
-	if name := fullName(word); name != "" {
+	list, several := f.Value.(pflag.SliceValue)
+	if !several {
+		name, err := a.pluginName(f.Value.String())
+		if err != nil {
+			return err
+		}
+		if once, ok := f.Value.(*onceFlag); ok {
+			once.given = false
+		}
 		return f.Value.Set(name)
 	}
+	words := list.GetSlice()
+	for i, word := range words {
+		name, err := a.pluginName(word)
+		if err != nil {
+			return err
+		}
+		words[i] = name
+	}
+	return list.Replace(words)
+}
+
+// pluginName is the full name of a plugin. A FlexVolume driver's is taken as it is; one
+// without a vendor may be a typing error, which only the node can tell.
+func (a *app) pluginName(word string) (string, error) {
+	if name := fullName(word); name != "" {
+		return name, nil
+	}
 	if err := paths.ValidPluginName(word); err != nil {
-		return err
+		return "", err
 	}
 	none := api.Errorf(api.ErrNoPlugin, "--plugin %q is no plugin of Kubernetes, nor of kvol", word).WithNext("see which there are: kvol plugins")
 	none.Plugin = word
@@ -64,11 +87,11 @@ func (a *app) namePlugin(flags *pflag.FlagSet) error {
 	}
 	switch {
 	case near != "":
-		return none.WithNext("did you mean --plugin %s?", fullName(near))
+		return "", none.WithNext("did you mean --plugin %s?", fullName(near))
 	case strings.HasPrefix(word, reservedVendor):
-		return none
+		return "", none
 	case !strings.Contains(word, "/"):
 		a.noPlugin = none
 	}
-	return nil
+	return word, nil
 }

@@ -11,6 +11,9 @@ import (
 
 // flagError says what is wrong with a flag: the library speaks of its own parsers.
 func flagError(cmd *cobra.Command, err error) error {
+	if twice, ok := errors.AsType[*api.Error](err); ok {
+		return twice
+	}
 	if wrong, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
 		f := wrong.GetFlag()
 		what := unfit(f, wrong.GetValue())
@@ -30,6 +33,37 @@ func flagError(cmd *cobra.Command, err error) error {
 		}
 	}
 	return api.Errorf(api.ErrUsage, "%w", err)
+}
+
+// onceFlag is an option of a command that takes one value: of two the first would be
+// forgotten silently.
+type onceFlag struct {
+	pflag.Value
+	name  string
+	given bool
+}
+
+func (f *onceFlag) Set(value string) error {
+	if f.given {
+		return api.Errorf(api.ErrUsage, "--%s is given twice, and takes one value here", f.name).WithNext("give one of them")
+	}
+	f.given = true
+	return f.Value.Set(value)
+}
+
+// onlyOnce makes the options of a command, and of those below it, take one value where
+// they are no lists.
+func onlyOnce(cmd *cobra.Command) {
+	for _, c := range cmd.Commands() {
+		onlyOnce(c)
+		c.Flags().VisitAll(func(f *pflag.Flag) {
+			_, list := f.Value.(pflag.SliceValue)
+			_, several := f.Value.(*uidFlag)
+			if f.Value.Type() == "string" && !list && !several {
+				f.Value = &onceFlag{Value: f.Value, name: f.Name}
+			}
+		})
+	}
 }
 
 // noEmptyFlag refuses an option of a command without a value, as a script gives it whose

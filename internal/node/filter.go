@@ -31,9 +31,10 @@ func (o ListOptions) Check() error {
 	if o.Probe {
 		return nil
 	}
+	names := slices.DeleteFunc(slices.Clone(o.Pod), LikeUID)
 	for flag, needed := range map[string]bool{
-		"--namespace": o.Namespace != "", "--orphans": o.Orphans, "--owner": len(o.Owners) > 0,
-		"--pod " + o.Pod: o.Pod != "" && !LikeUID(o.Pod),
+		"--namespace": len(o.Namespace) > 0, "--orphans": o.Orphans, "--owner": len(o.Owners) > 0,
+		"--pod " + strings.Join(names, ","): len(names) > 0,
 	} {
 		if needed {
 			return api.Errorf(api.ErrUsage, "%s needs to know whose the pods are, and --no-probe asks nobody", flag).
@@ -46,53 +47,81 @@ func (o ListOptions) Check() error {
 // takes says whether a place is asked for, as far as the node itself tells.
 func (s *snapshot) takes(o ListOptions, p place) bool {
 	return (len(o.Kinds) == 0 || slices.Contains(o.Kinds, p.kind)) &&
-		(o.Plugin == "" || o.Plugin == p.Plugin) &&
-		(o.Volume == "" || o.Volume == p.name() || strings.Contains(o.Volume, "^") && (p.called(o.Volume) || s.handleOf(p) == o.Volume)) &&
+		(len(o.Plugin) == 0 || slices.Contains(o.Plugin, p.Plugin)) &&
+		(len(o.Volume) == 0 || slices.ContainsFunc(o.Volume, func(word string) bool { return s.isCalled(p, word) })) &&
 		(o.PodUID == "" || o.PodUID == p.PodUID) &&
 		(!o.Duplicates || p.stack > 1)
+}
+
+func (s *snapshot) isCalled(p place, word string) bool {
+	return word == p.name() || strings.Contains(word, "^") && (p.called(word) || s.handleOf(p) == word)
 }
 
 // takesItem says whether an item is, as far as others tell.
 func (o ListOptions) takesItem(m api.Mount) bool {
 	return (len(o.States) == 0 || slices.Contains(o.States, m.State)) &&
-		(o.Namespace == "" || m.Namespace == o.Namespace) &&
+		o.inNamespace(m) &&
 		(!o.Orphans || m.Owner == api.OwnerGone) &&
 		(len(o.Owners) == 0 || slices.Contains(o.Owners, m.Owner))
 }
 
-// pod is the test for the items of the pod that is meant, of which there has to be one.
-func (o ListOptions) pod(items []api.Mount) (func(api.Mount) bool, error) {
+func (o ListOptions) inNamespace(m api.Mount) bool {
+	return len(o.Namespace) == 0 || slices.Contains(o.Namespace, m.Namespace)
+}
+
+// pods is the test for the items of the pods that are meant, nil for those of any.
+func (o ListOptions) pods(items []api.Mount) (func(api.Mount) bool, error) {
+	meant := map[string]bool{}
+	for _, word := range o.Pod {
+		uids, err := o.pod(word, items)
+		if err != nil {
+			return nil, err
+		}
+		for uid := range uids {
+			meant[uid] = true
+		}
+	}
+	return func(m api.Mount) bool { return len(o.Pod) == 0 || meant[m.PodUID] }, nil
+}
+
+// pod finds the UID of the pod that a word means, of which there has to be one.
+func (o ListOptions) pod(word string, items []api.Mount) (map[string]bool, error) {
 	found := map[string]bool{}
 	var names []string
 	for _, m := range items {
 		switch {
-		case o.Pod == "" || m.PodUID == "" || o.Namespace != "" && m.Namespace != o.Namespace:
-		case m.PodUID == o.Pod:
-			return func(m api.Mount) bool { return m.PodUID == o.Pod }, nil
-		case IsUID(m.PodUID, o.Pod), m.PodName == o.Pod, m.PodName != "" && m.Namespace+"/"+m.PodName == o.Pod:
+		case m.PodUID == "" || !o.inNamespace(m):
+		case m.PodUID == word:
+			return map[string]bool{word: true}, nil
+		case IsUID(m.PodUID, word), m.PodName == word, m.PodName != "" && m.Namespace+"/"+m.PodName == word:
 			if !found[m.PodUID] {
 				names = append(names, strings.TrimSuffix(m.PodUID+" "+m.Namespace+"/"+m.PodName, " /"))
 			}
 			found[m.PodUID] = true
 		}
 	}
-	if len(found) > 1 && (o.memory == nil || !o.memory.looked) { // a watch that began with one goes on with its successor
-		err := api.Errorf(api.ErrUsage, "--pod %q could be any of %d pods on this node", o.Pod, len(found))
+	if o.memory != nil && o.memory.looked {
+		return found, nil // a watch that began with one goes on with its successor
+	}
+	if len(found) > 1 {
+		err := api.Errorf(api.ErrUsage, "--pod %q could be any of %d pods on this node", word, len(found))
 		err.Details = names
 		return nil, err.WithNext("name one by its whole UID, or with its namespace: --pod NAMESPACE/NAME")
 	}
-	if len(found) == 0 && o.Pod != "" && (o.memory == nil || !o.memory.looked) {
-		if i := slices.IndexFunc(items, func(m api.Mount) bool { return strings.HasPrefix(m.PodUID, o.Pod) }); i >= 0 {
-			return nil, api.Errorf(api.ErrUsage, "no pod is called %q, and of a UID at least 8 characters are needed", o.Pod).
+	if len(found) == 0 {
+		if i := slices.IndexFunc(items, func(m api.Mount) bool { return strings.HasPrefix(m.PodUID, word) }); i >= 0 {
+			return nil, api.Errorf(api.ErrUsage, "no pod is called %q, and of a UID at least 8 characters are needed", word).
 				WithNext("give more of it: --pod %s", items[i].PodUID)
 		}
 	}
-	return func(m api.Mount) bool { return o.Pod == "" || found[m.PodUID] }, nil
+	return found, nil
 }
 
 // warnLeftOut says that a list leaves out what nobody knows enough of.
 func (s *snapshot) warnLeftOut(o ListOptions, items []api.Mount, proof error) {
-	byName := o.Namespace != "" || o.Pod != "" && !slices.ContainsFunc(items, func(m api.Mount) bool { return IsUID(m.PodUID, o.Pod) })
+	byName := len(o.Namespace) > 0 || slices.ContainsFunc(o.Pod, func(word string) bool {
+		return !slices.ContainsFunc(items, func(m api.Mount) bool { return IsUID(m.PodUID, word) })
+	})
 	nameless, unproven := 0, 0
 	for _, m := range items {
 		if m.PodUID != "" && m.PodName == "" {
@@ -122,22 +151,27 @@ type onDevice struct {
 	nodes   map[string]bool // the paths below the root where one of them is bound
 }
 
-// onDevice finds out which device is asked for; nil is any.
+// onDevice finds out which devices are asked for; nil is any.
 func (s *snapshot) onDevice(ctx context.Context, o ListOptions) (*onDevice, error) {
-	if o.Device == "" {
+	if len(o.Device) == 0 {
 		return nil, nil
 	}
-	var dev devices.Device
-	var err error
-	if m := o.memory; m != nil && m.device != nil {
-		dev = *m.device
-	} else if dev, err = s.device(ctx, o.Device); err != nil {
-		return nil, err
+	on := &onDevice{s: s, nodes: map[string]bool{}}
+	if o.memory != nil {
+		on.devices = slices.Clone(o.memory.devices)
+	}
+	if on.devices == nil {
+		for _, word := range o.Device {
+			dev, err := s.device(ctx, word)
+			if err != nil {
+				return nil, err
+			}
+			on.devices = append(on.devices, dev)
+		}
 	}
 	if o.memory != nil {
-		o.memory.device = &dev
+		o.memory.devices = slices.Clone(on.devices)
 	}
-	on := &onDevice{s: s, devices: []devices.Device{dev}, nodes: map[string]bool{}}
 	all, err := s.host.Devices.List()
 	if err != nil {
 		s.warnings = append(s.warnings, "what is built on the device is not known: "+err.Error())

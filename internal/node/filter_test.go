@@ -47,36 +47,40 @@ func TestListFilters(t *testing.T) {
 		err     error
 		says    string
 	}{
-		"a pod by its UID":         {with(func(o *ListOptions) { o.Pod, o.Volume = podB, "disk" }), disk[2:], "", nil, ""},
-		"by how its UID begins":    {ListOptions{Pod: "c0000000"}, []string{volumeC}, "", nil, ""},
-		"by too little of it":      {with(func(o *ListOptions) { o.Pod = "c000000" }), nil, left(1), nil, ""},
-		"by what two begin with":   {ListOptions{Pod: podA[:9]}, nil, "", api.ErrUsage, podB},
-		"by namespace and name":    {with(func(o *ListOptions) { o.Pod, o.Volume = "shop/web", "disk" }), disk[1:2], "", nil, ""},
-		"by a name":                {with(func(o *ListOptions) { o.Pod, o.Namespace, o.Volume = "web", "shop", "disk" }), disk[1:2], "", nil, ""},
-		"by a name of two":         {with(func(o *ListOptions) { o.Pod, o.Volume = "web", "disk" }), nil, "", api.ErrUsage, podA + " shop/web"},
-		"by a name of two, later":  {with(func(o *ListOptions) { o.Pod, o.Volume, o.memory = "web", "disk", &memory{looked: true} }), disk[1:], "", nil, ""},
-		"by a name of none":        {with(func(o *ListOptions) { o.Pod = "db" }), nil, left(1), nil, ""},
-		"by no name":               {with(func(o *ListOptions) { o.Pod = "/" }), nil, left(1), nil, ""},
-		"by a name, nobody asked":  {ListOptions{Pod: "web"}, nil, "", api.ErrUsage, "--no-probe asks nobody"},
+		"a pod by its UID":       {with(func(o *ListOptions) { o.Pod, o.Volume = []string{podB}, []string{"disk"} }), disk[2:], "", nil, ""},
+		"by how its UID begins":  {ListOptions{Pod: []string{"c0000000"}}, []string{volumeC}, "", nil, ""},
+		"by too little of it":    {with(func(o *ListOptions) { o.Pod = []string{"c000000"} }), nil, "", api.ErrUsage, "8 characters"},
+		"by what two begin with": {ListOptions{Pod: []string{podA[:9]}}, nil, "", api.ErrUsage, podB},
+		"by namespace and name":  {with(func(o *ListOptions) { o.Pod, o.Volume = []string{"shop/web"}, []string{"disk"} }), disk[1:2], "", nil, ""},
+		"by a name": {with(func(o *ListOptions) {
+			o.Pod, o.Namespace, o.Volume = []string{"web"}, []string{"shop"}, []string{"disk"}
+		}), disk[1:2], "", nil, ""},
+		"by a name of two": {with(func(o *ListOptions) { o.Pod, o.Volume = []string{"web"}, []string{"disk"} }), nil, "", api.ErrUsage, podA + " shop/web"},
+		"by a name of two, later": {with(func(o *ListOptions) {
+			o.Pod, o.Volume, o.memory = []string{"web"}, []string{"disk"}, &memory{looked: true}
+		}), disk[1:], "", nil, ""},
+		"by a name of none":        {with(func(o *ListOptions) { o.Pod = []string{"db"} }), nil, left(1), nil, ""},
+		"by no name":               {with(func(o *ListOptions) { o.Pod = []string{"/"} }), nil, left(1), nil, ""},
+		"by a name, nobody asked":  {ListOptions{Pod: []string{"web"}}, nil, "", api.ErrUsage, "--no-probe asks nobody"},
 		"orphans":                  {with(func(o *ListOptions) { o.Orphans = true }), []string{volumeC}, "", nil, ""},
-		"orphans, not provable":    {ListOptions{Probe: true, Orphans: true, Plugin: nfs, Pods: alive.Options{From: []string{"static"}}}, nil, "2 entries are left out because it is not proven", nil, ""},
+		"orphans, not provable":    {ListOptions{Probe: true, Orphans: true, Plugin: []string{nfs}, Pods: alive.Options{From: []string{"static"}}}, nil, "2 entries are left out because it is not proven", nil, ""},
 		"orphans, nobody asked":    {ListOptions{Orphans: true}, nil, "", api.ErrUsage, "--no-probe asks nobody"},
-		"of an owner":              {with(func(o *ListOptions) { o.Owners, o.Volume = []api.Owner{api.OwnerLive}, "disk" }), disk[1:], "", nil, ""},
-		"of two owners":            {with(func(o *ListOptions) { o.Owners, o.Volume = []api.Owner{api.OwnerGone, api.OwnerUnknown}, "disk" }), disk[:1], "", nil, ""},
+		"of an owner":              {with(func(o *ListOptions) { o.Owners, o.Volume = []api.Owner{api.OwnerLive}, []string{"disk"} }), disk[1:], "", nil, ""},
+		"of two owners":            {with(func(o *ListOptions) { o.Owners, o.Volume = []api.Owner{api.OwnerGone, api.OwnerUnknown}, []string{"disk"} }), disk[:1], "", nil, ""},
 		"an owner, nobody asked":   {ListOptions{Owners: []api.Owner{api.OwnerUnknown}}, nil, "", api.ErrUsage, "--owner needs to know"},
 		"duplicates":               {ListOptions{Duplicates: true}, []string{volumeC}, "", nil, ""},
-		"duplicates of a plugin":   {ListOptions{Duplicates: true, Plugin: "kubernetes.io/rbd"}, nil, "", nil, ""},
-		"by handle":                {ListOptions{Volume: driver + "^h-1"}, []string{staging("h-1"), volumesA + "kubernetes.io~csi/pvc-h-1/mount"}, "", nil, ""},
-		"by a handle that is gone": {ListOptions{Volume: driver + "^h-9"}, nil, "", nil, ""},
-		"a device":                 {ListOptions{Device: n.disk}, disk, "", nil, ""},
-		"a device, by its number":  {ListOptions{Device: deviceOf(t, n.disk)}, disk, "", nil, ""},
-		"the second of a btrfs":    {ListOptions{Device: n.member}, []string{globals + "pool"}, "", nil, ""},
-		"a raw device":             {ListOptions{Device: n.raw}, []string{maps + "raw/" + podA, devicesA + local + "raw", devicesB + local + "raw"}, "", nil, ""},
-		"a number of no device":    {ListOptions{Device: "7:1048575"}, nil, "", api.ErrNotFound, "no block device has the number"},
-		"an anonymous device":      {with(func(o *ListOptions) { o.Device = anonymous(n, volumeC) }), []string{volumeC}, "", nil, ""},
-		"a path of nothing":        {ListOptions{Device: "/dev/kvol-test-gone"}, nil, "", api.ErrNotFound, "/dev/kvol-test-gone"},
-		"no path":                  {ListOptions{Device: "sdb"}, nil, "", api.ErrUsage, "neither a path nor a number"},
-		"a directory":              {ListOptions{Device: n.dir}, nil, "", api.ErrInput, "directory, not a block device"},
+		"duplicates of a plugin":   {ListOptions{Duplicates: true, Plugin: []string{"kubernetes.io/rbd"}}, nil, "", nil, ""},
+		"by handle":                {ListOptions{Volume: []string{driver + "^h-1"}}, []string{staging("h-1"), volumesA + "kubernetes.io~csi/pvc-h-1/mount"}, "", nil, ""},
+		"by a handle that is gone": {ListOptions{Volume: []string{driver + "^h-9"}}, nil, "", nil, ""},
+		"a device":                 {ListOptions{Device: []string{n.disk}}, disk, "", nil, ""},
+		"a device, by its number":  {ListOptions{Device: []string{deviceOf(t, n.disk)}}, disk, "", nil, ""},
+		"the second of a btrfs":    {ListOptions{Device: []string{n.member}}, []string{globals + "pool"}, "", nil, ""},
+		"a raw device":             {ListOptions{Device: []string{n.raw}}, []string{maps + "raw/" + podA, devicesA + local + "raw", devicesB + local + "raw"}, "", nil, ""},
+		"a number of no device":    {ListOptions{Device: []string{"7:1048575"}}, nil, "", api.ErrNotFound, "no block device has the number"},
+		"an anonymous device":      {with(func(o *ListOptions) { o.Device = []string{anonymous(n, volumeC)} }), []string{volumeC}, "", nil, ""},
+		"a path of nothing":        {ListOptions{Device: []string{"/dev/kvol-test-gone"}}, nil, "", api.ErrNotFound, "/dev/kvol-test-gone"},
+		"no path":                  {ListOptions{Device: []string{"sdb"}}, nil, "", api.ErrUsage, "neither a path nor a number"},
+		"a directory":              {ListOptions{Device: []string{n.dir}}, nil, "", api.ErrInput, "directory, not a block device"},
 	} {
 		l, err := List(t.Context(), n.host(), c.o)
 		if err == nil {
@@ -120,7 +124,7 @@ func TestListDeviceChain(t *testing.T) {
 	s.must(err)
 	defer elsewhere.Close()
 	for word, h := range map[string]*host.Host{disk: s.host(), "/dev/sdx": elsewhere, "/dev/disk/by-id/x": elsewhere, devRoot + "/sdx": s.host()} {
-		l, err := List(t.Context(), h, ListOptions{Device: word})
+		l, err := List(t.Context(), h, ListOptions{Device: []string{word}})
 		s.must(err)
 		var got []string
 		for _, m := range l.Items {

@@ -19,20 +19,20 @@ import (
 	"github.com/kvol/kvol/internal/paths"
 )
 
-// ListOptions narrow a list; an empty field takes everything.
+// ListOptions narrow a list; an empty field takes everything, of several values any.
 type ListOptions struct {
 	// Probe asks every file system once whether it answers, and the node whose pods
 	// they are.
 	Probe     bool
 	Pods      alive.Options
 	Kinds     []api.MountKind
-	Plugin    string
-	Volume    string
+	Plugin    []string
+	Volume    []string
 	PodUID    string
-	Pod       string // UID, at least 8 characters that one begins with, name or namespace/name; names only with Probe
-	Namespace string // known only with Probe
+	Pod       []string // UID, at least 8 characters that one begins with, name or namespace/name; names only with Probe
+	Namespace []string // known only with Probe
 	States    []api.State
-	Device    string // a path of its node, or major:minor
+	Device    []string // a path of its node, or major:minor
 	Owners    []api.Owner
 	Orphans   bool // what is of pods that are gone; known only with Probe, as Owners
 	// Duplicates are the paths with more than one mount.
@@ -67,7 +67,7 @@ func list(ctx context.Context, h *host.Host, o ListOptions) (*api.List[api.Mount
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return nil, nil, ctx.Err() // half a list is none
 	}
-	pod, err := o.pod(items)
+	pod, err := o.pods(items)
 	if err != nil {
 		return nil, nil, err
 	}

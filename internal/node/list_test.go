@@ -153,11 +153,11 @@ func TestListNarrowed(t *testing.T) {
 		want []string
 	}{
 		"a kind":    {ListOptions{Kinds: []api.MountKind{api.KindPodDevice, api.KindGlobalMapDevice}}, []string{maps + "raw/" + podA, devicesA + local + "raw", devicesB + local + "raw"}},
-		"a plugin":  {ListOptions{Plugin: paths.ISCSIPlugin}, []string{iscsi + "1", iscsi + "2", volumesA + "kubernetes.io~iscsi/same", volumesB + "kubernetes.io~iscsi/lun"}},
-		"a volume":  {ListOptions{Volume: "disk"}, []string{globals + "disk", volumesA + local + "disk", volumesB + local + "disk"}},
-		"a pod":     {ListOptions{PodUID: podB, Kinds: []api.MountKind{api.KindPodVolume}, Volume: "data"}, []string{volumesB + "kubernetes.io~nfs/data", volumesB + "kubernetes.io~rbd/data"}},
+		"a plugin":  {ListOptions{Plugin: []string{paths.ISCSIPlugin}}, []string{iscsi + "1", iscsi + "2", volumesA + "kubernetes.io~iscsi/same", volumesB + "kubernetes.io~iscsi/lun"}},
+		"a volume":  {ListOptions{Volume: []string{"disk"}}, []string{globals + "disk", volumesA + local + "disk", volumesB + local + "disk"}},
+		"a pod":     {ListOptions{PodUID: podB, Kinds: []api.MountKind{api.KindPodVolume}, Volume: []string{"data"}}, []string{volumesB + "kubernetes.io~nfs/data", volumesB + "kubernetes.io~rbd/data"}},
 		"its state": {ListOptions{PodUID: podB, States: []api.State{api.StateUnmounted}}, []string{volumesB + "kubernetes.io~nfs/data"}},
-		"nothing":   {ListOptions{PodUID: podB, Volume: "dir"}, nil},
+		"nothing":   {ListOptions{PodUID: podB, Volume: []string{"dir"}}, nil},
 	} {
 		var got []string
 		for _, m := range n.list(c.o) {

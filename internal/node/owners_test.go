@@ -35,8 +35,8 @@ func TestListOwners(t *testing.T) {
 		"a list younger than the pods": {ListOptions{Probe: true}, now, map[string]owner{"a": web, "b": {"", "", api.OwnerGone}, "global": nobody}, ""},
 		"a list older than the pods":   {ListOptions{Probe: true}, time.Unix(1, 0), map[string]owner{"a": web, "b": nobody, "global": nobody}, ""},
 		"not asked":                    {ListOptions{}, now, map[string]owner{"a": nobody, "b": nobody, "global": nobody}, ""},
-		"of a namespace":               {ListOptions{Probe: true, Namespace: "shop"}, now, map[string]owner{"a": web}, "1 entry is left out because no source names the pod"},
-		"of another":                   {ListOptions{Probe: true, Namespace: "other"}, now, map[string]owner{}, "1 entry is left out because no source names the pod"},
+		"of a namespace":               {ListOptions{Probe: true, Namespace: []string{"shop"}}, now, map[string]owner{"a": web}, "1 entry is left out because no source names the pod"},
+		"of another":                   {ListOptions{Probe: true, Namespace: []string{"other"}}, now, map[string]owner{}, "1 entry is left out because no source names the pod"},
 	} {
 		s.must(os.Chtimes(list, c.written, c.written))
 		c.o.Pods = alive.Options{From: []string{"file:" + list}}

@@ -271,7 +271,7 @@ func (f *Find) real(ctx context.Context, path string) (string, string) {
 // foundOn looks for what is on a device, in the whole of this mount namespace.
 func (f *Find) foundOn(ctx context.Context, s *subject, is api.Condition) (found, error) {
 	out := found{kind: "device", none: "nothing is mounted from it", counts: func(place) bool { return true }}
-	o := ListOptions{Device: s.Word}
+	o := ListOptions{Device: []string{s.Word}}
 	if is == api.ConditionUnmounted {
 		o.memory, out.blind = s.memory, f.blind(f.host.Layout.Root) // it may be gone by then
 	}

@@ -98,9 +98,9 @@ func NewWatcher(h *host.Host, o ListOptions, interval time.Duration) (*Watcher, 
 type memory struct {
 	interval time.Duration
 	looked   bool
-	device   *devices.Device // that of the list, which may be gone by now
-	sets     *alive.Sets     // what was said of the pods
-	pods     map[string]bool // that it was said of
+	devices  []devices.Device // those of the list, which may be gone by now
+	sets     *alive.Sets      // what was said of the pods
+	pods     map[string]bool  // that it was said of
 	asked    time.Time
 }
 

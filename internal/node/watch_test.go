@@ -203,7 +203,7 @@ func TestWatchFilters(t *testing.T) {
 	disk := s.mkdir(globals + "disk")
 	testutil.Mount(t, dev, disk, "ext4", 0, "")
 	s.symlink(dev, "disk")
-	w := s.watch(s.host(), ListOptions{Probe: true, Device: s.at("disk")}, time.Hour)
+	w := s.watch(s.host(), ListOptions{Probe: true, Device: []string{s.at("disk")}}, time.Hour)
 	w.want(w.look(), "added "+globals+"disk ok")
 	s.must(os.Remove(s.at("disk")), unix.Unmount(disk, 0))
 	w.want(w.until("removed "+globals+"disk ok"), "removed "+globals+"disk ok")
@@ -214,7 +214,7 @@ func TestWatchFilters(t *testing.T) {
 	}
 	s.must(os.WriteFile(list, []byte(pod(podA)), 0o600))
 	s.tmpfs(nfsA + "data")
-	w = s.watch(s.host(), ListOptions{Probe: true, Pod: "web", Pods: alive.Options{From: []string{"file:" + list}}}, time.Hour)
+	w = s.watch(s.host(), ListOptions{Probe: true, Pod: []string{"web"}, Pods: alive.Options{From: []string{"file:" + list}}}, time.Hour)
 	w.want(w.look(), "added "+nfsA+"data ok")
 	s.must(os.WriteFile(list, []byte(`{"kind":"List","items":[`+pod(podA)+`,`+pod(podB)+`]}`), 0o600))
 	s.tmpfs(volumesB + "kubernetes.io~nfs/data")
