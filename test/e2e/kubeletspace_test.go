@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -15,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/kvol/kvol/internal/api"
+	"github.com/kvol/kvol/internal/host/exact"
 	"github.com/kvol/kvol/internal/testutil"
 )
 
@@ -217,8 +217,14 @@ func TestKubeletGoneMeanwhile(t *testing.T) {
 	ns, err := os.Readlink("/proc/self/ns/mnt")
 	must(t, err)
 	handed := func(mountNS string, left time.Duration) out {
-		text, err := json.Marshal(map[string]any{"PID": 12345, "MountNS": mountNS, "Kubelet": true, "Until": time.Now().Add(left),
-			"RootDir": n.root, "Origins": map[string]string{}, "Files": map[string][]byte{file: first(os.ReadFile(file)), "/etc/kvol/config.yaml": nil}})
+		text, err := exact.Marshal(struct {
+			PID              int
+			MountNS, RootDir string
+			Kubelet          bool
+			Until            time.Time
+			Origins          map[string]string
+			Files            map[string][]byte
+		}{12345, mountNS, n.root, true, time.Now().Add(left), map[string]string{}, map[string][]byte{file: first(os.ReadFile(file)), "/etc/kvol/config.yaml": nil}})
 		must(t, err)
 		fd, err := unix.MemfdCreate("handed", 0)
 		must(t, err)
