@@ -30,7 +30,7 @@ func TestNameOfPlugin(t *testing.T) {
 		for _, command := range []string{"ls --plugin ", "history --plugin ", "wait a --for unmounted --plugin ", "detach a --plugin "} {
 			_, a, code, stderr := parse(t, command+word)
 			if c.says != "" {
-				if !(code == api.ExitNotFound || code == api.ExitUsage && strings.Contains(c.says, "the names")) || !strings.Contains(stderr, c.says) {
+				if code != api.ExitNotFound && (code != api.ExitUsage || !strings.Contains(c.says, "the names")) || !strings.Contains(stderr, c.says) {
 					t.Errorf("%s%s: exit code %d: %s", command, word, code, stderr)
 				}
 				continue

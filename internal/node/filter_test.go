@@ -59,14 +59,16 @@ func TestListFilters(t *testing.T) {
 		"by a name of two, later": {with(func(o *ListOptions) {
 			o.Pod, o.Volume, o.memory = []string{"web"}, []string{"disk"}, &memory{looked: true}
 		}), disk[1:], "", nil, ""},
-		"by a name of none":        {with(func(o *ListOptions) { o.Pod = []string{"db"} }), nil, left(1), nil, ""},
-		"by no name":               {with(func(o *ListOptions) { o.Pod = []string{"/"} }), nil, left(1), nil, ""},
-		"by a name, nobody asked":  {ListOptions{Pod: []string{"web"}}, nil, "", api.ErrUsage, "--no-probe asks nobody"},
-		"orphans":                  {with(func(o *ListOptions) { o.Orphans = true }), []string{volumeC}, "", nil, ""},
-		"orphans, not provable":    {ListOptions{Probe: true, Orphans: true, Plugin: []string{nfs}, Pods: alive.Options{From: []string{"static"}}}, nil, "2 entries are left out because it is not proven", nil, ""},
-		"orphans, nobody asked":    {ListOptions{Orphans: true}, nil, "", api.ErrUsage, "--no-probe asks nobody"},
-		"of an owner":              {with(func(o *ListOptions) { o.Owners, o.Volume = []api.Owner{api.OwnerLive}, []string{"disk"} }), disk[1:], "", nil, ""},
-		"of two owners":            {with(func(o *ListOptions) { o.Owners, o.Volume = []api.Owner{api.OwnerGone, api.OwnerUnknown}, []string{"disk"} }), disk[:1], "", nil, ""},
+		"by a name of none":       {with(func(o *ListOptions) { o.Pod = []string{"db"} }), nil, left(1), nil, ""},
+		"by no name":              {with(func(o *ListOptions) { o.Pod = []string{"/"} }), nil, left(1), nil, ""},
+		"by a name, nobody asked": {ListOptions{Pod: []string{"web"}}, nil, "", api.ErrUsage, "--no-probe asks nobody"},
+		"orphans":                 {with(func(o *ListOptions) { o.Orphans = true }), []string{volumeC}, "", nil, ""},
+		"orphans, not provable":   {ListOptions{Probe: true, Orphans: true, Plugin: []string{nfs}, Pods: alive.Options{From: []string{"static"}}}, nil, "2 entries are left out because it is not proven", nil, ""},
+		"orphans, nobody asked":   {ListOptions{Orphans: true}, nil, "", api.ErrUsage, "--no-probe asks nobody"},
+		"of an owner":             {with(func(o *ListOptions) { o.Owners, o.Volume = []api.Owner{api.OwnerLive}, []string{"disk"} }), disk[1:], "", nil, ""},
+		"of two owners": {with(func(o *ListOptions) {
+			o.Owners, o.Volume = []api.Owner{api.OwnerGone, api.OwnerUnknown}, []string{"disk"}
+		}), disk[:1], "", nil, ""},
 		"an owner, nobody asked":   {ListOptions{Owners: []api.Owner{api.OwnerUnknown}}, nil, "", api.ErrUsage, "--owner needs to know"},
 		"duplicates":               {ListOptions{Duplicates: true}, []string{volumeC}, "", nil, ""},
 		"duplicates of a plugin":   {ListOptions{Duplicates: true, Plugin: []string{"kubernetes.io/rbd"}}, nil, "", nil, ""},

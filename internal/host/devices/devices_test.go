@@ -76,7 +76,7 @@ func TestSysfs(t *testing.T) {
 		"devices/loop0/dev": "7:0", "devices/loop0/size": "0",
 		"devices/loop7/dev": "7:7", "devices/loop7/size": "4", "devices/loop7/diskseq": "12", "devices/loop7/ro": "1",
 		"devices/loop7/loop/backing_file": "/a b/x (deleted)",
-		"block/sda": "->../devices/sda", "block/dm-0": "->../devices/dm-0", "block/loop0": "->../devices/loop0", "block/loop7": "->../devices/loop7",
+		"block/sda":                       "->../devices/sda", "block/dm-0": "->../devices/dm-0", "block/loop0": "->../devices/loop0", "block/loop7": "->../devices/loop7",
 		"dev/block/8:2": "->../../devices/sda/sda2",
 	})
 	d := New(root, "/dev", "", nil)
