@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -71,6 +72,20 @@ func TestOrphansOldBlock(t *testing.T) {
 	absent(t, n.pod(podGone), dev+podGone)
 	n.isMounted(true, publish)
 	n.isMounted(true, dev+podA)
+
+	// A pod that only its link is left of has the device too.
+	link := n.pod(podB) + "/volumeDevices/kubernetes.io~csi/raw"
+	must(t, os.MkdirAll(filepath.Dir(link), 0o750), os.Symlink(publish, link), os.WriteFile(n.root+"/pods/a file", nil, 0o600))
+	takes := func() bool {
+		return strings.Contains(n.must(0, "unpublish", "raw", "--pod-uid", podA, "--dry-run", "--allow-active-pod", "-o", "json").stdout, `"action":"call","target":"`+publish+`"`)
+	}
+	if takes() {
+		t.Error("the device is taken from " + podB)
+	}
+	must(t, os.Remove(link), os.RemoveAll(n.pod(podB)+"/volumeDevices"))
+	if !takes() {
+		t.Error("the last one does not take it down")
+	}
 
 	n.live(podB)
 	all = n.byPath(n.must(0, "gc-orphans", "--apply", "--pods-from", "file:"+n.dir+"/pods.txt", "--min-age", "0", "--assert-no-pods", "-o", "json"))

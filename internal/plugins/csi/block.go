@@ -247,14 +247,31 @@ func (u *unmapper) UnmapPodDevice(ctx context.Context, run *act.Runner) error {
 	return err
 }
 
-// mappedByOthers says that another pod still has the device mapped.
+// mappedByOthers says that another pod still has the device mapped, or a link to it.
 func (b block) mappedByOthers(run *act.Runner) (bool, error) {
 	dir, err := b.GetGlobalMapPath()
 	if err != nil {
 		return false, err
 	}
 	uids, err := run.Names(dir)
-	return slices.ContainsFunc(uids, func(uid string) bool { return uid != b.podUID }), err
+	if err != nil || slices.ContainsFunc(uids, func(uid string) bool { return uid != b.podUID }) {
+		return true, err
+	}
+	dir, err = b.host.Layout.Build(paths.Path{Kind: paths.PodsDir})
+	if err != nil {
+		return false, err
+	}
+	pods, err := run.Names(dir)
+	for _, uid := range pods {
+		link, invalid := b.host.Layout.PodDeviceMapPath(uid, paths.CSIPlugin, b.name)
+		if uid == b.podUID || invalid != nil {
+			continue // what has no pod's name is no pod
+		}
+		if e, err := run.Entry(link); err != nil || e.Present {
+			return true, err
+		}
+	}
+	return false, err
 }
 
 // TearDownDevice has the driver unstage the volume and removes its directories, the
