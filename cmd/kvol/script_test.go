@@ -85,9 +85,8 @@ func loop(ts *testscript.TestScript, neg bool, args []string) {
 	if len(args) > 2 {
 		ts.Check(ts.Exec("mkfs."+args[2], "-q", img))
 	}
-	out, err := exec.Command("losetup", "-f", "--show", img).Output()
+	dev, err := testutil.AttachLoop(img)
 	ts.Check(err)
-	dev := strings.TrimSpace(string(out))
 	ts.Setenv(args[0], dev)
 	ts.Defer(func() {
 		if err := exec.Command("losetup", "-d", dev).Run(); err != nil {

@@ -1,6 +1,7 @@
 package testutil
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -43,9 +44,31 @@ func inMemory() string {
 func Loop(t testing.TB, img string) string {
 	t.Helper()
 	Root(t)
-	dev := run(t, "losetup", "-f", "--show", img)
+	dev, err := AttachLoop(img)
+	if err != nil {
+		t.Fatal(err)
+	}
 	t.Cleanup(func() { detachLoop(t, dev, img) })
 	return dev
+}
+
+// AttachLoop makes a loop device on img. losetup opens the first free device, and claims
+// it for a moment also where another one was faster: that one's user would find its
+// device busy. So they go one after the other, by the lock that systemd has for that.
+func AttachLoop(img string) (dev string, err error) {
+	control, err := os.Open("/dev/loop-control")
+	if err != nil {
+		return "", err
+	}
+	defer control.Close()
+	if err := unix.Flock(int(control.Fd()), unix.LOCK_EX); err != nil {
+		return "", os.NewSyscallError("flock", err)
+	}
+	out, err := exec.Command("losetup", "-f", "--show", img).CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("losetup -f --show %s: %w: %s", img, err, out)
+	}
+	return strings.TrimSpace(string(out)), nil
 }
 
 // detachLoop detaches dev if it is still backed by img, and waits until it is

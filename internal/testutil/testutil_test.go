@@ -65,7 +65,10 @@ func TestTempDirLeavesNothing(t *testing.T) {
 		if err := errors.Join(os.WriteFile(img, nil, 0o600), os.Truncate(img, 1<<20)); err != nil {
 			t.Fatal(err)
 		}
-		dev = run(t, "losetup", "-f", "--show", img)
+		var err error
+		if dev, err = AttachLoop(img); err != nil {
+			t.Fatal(err)
+		}
 	})
 	if left := mountsBelow(dir); len(left) > 0 {
 		t.Errorf("still mounted: %v", left)

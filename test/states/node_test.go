@@ -274,6 +274,9 @@ func loopOver(path string) (dev string, err error) {
 		return "", err
 	}
 	defer control.Close()
+	if err := unix.Flock(int(control.Fd()), unix.LOCK_EX); err != nil { // as testutil.AttachLoop
+		return "", err
+	}
 	for range 100 {
 		i, err := unix.IoctlRetInt(int(control.Fd()), unix.LOOP_CTL_GET_FREE)
 		if err != nil {

@@ -103,7 +103,7 @@ func (d *driver) attach(v testutil.CSIVolume) (string, error) {
 			return "", err
 		}
 	}
-	return tool("losetup", "-f", "--show", img)
+	return testutil.AttachLoop(img)
 }
 
 // format makes the file system of a blank image.
