@@ -30,9 +30,9 @@ test: export KVOL_TEST_PROGRAMS = $(CURDIR)/bin/test
 test:
 	scripts/deps.sh test
 	CGO_ENABLED=0 go build -ldflags '-s -w' -o bin/test/ ./cmd/kvol ./test/cmd/csidriver ./test/cmd/fakelet
-	go run ./test/cmd/gotest -count=1 -vet=off -ldflags='-s -w' $(GOTESTFLAGS) \
+	go run ./test/cmd/gotest -count=1 -vet=off -timeout 20m -ldflags='-s -w' $(GOTESTFLAGS) \
 		-- -skip '^Test[^A-C]' ./test/e2e -- -skip '^Test[^D-L]' ./test/e2e \
-		-- -skip '^Test[^M-R]' ./test/e2e -- -skip '^Test[A-R]' ./test/e2e \
+		-- -skip '^Test([^M-S]|S[^e])' ./test/e2e -- -skip '^Test([A-R]|Se)' ./test/e2e \
 		-- -p 3 ./test/kill $$(go list ./... | grep -v '/test/e2e$$')
 
 lint:
