@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/kvol/kvol/internal/api"
@@ -161,14 +162,12 @@ func (o *verbOptions) runAll(ctx context.Context, a *app, w work) error {
 		if err != nil {
 			return err
 		}
+		a.podUIDs = slices.DeleteFunc(o.uids(), docs.HasPod)
 		items, left, err := docs.SelectAll(o.uids())
 		if err != nil {
 			return err
 		}
 		warnings = append(warnings, left...)
-		for _, item := range items {
-			a.podUIDs = append(a.podUIDs, item.Pod.UID)
-		}
 		requests = func(*ops.Ops) (reqs []ops.Request, _ error) {
 			for _, item := range items {
 				req := like

@@ -73,7 +73,7 @@ func (o *volumeOptions) checkAll() error {
 // uids are all values of --pod-uid.
 func (o *volumeOptions) uids() []string {
 	if o.podUID == "" {
-		return o.more
+		return slices.Clone(o.more)
 	}
 	return append([]string{o.podUID}, o.more...)
 }
@@ -130,6 +130,7 @@ func (o *volumeOptions) request(ctx context.Context, a *app) (ops.Request, error
 		// The documents make up for what is missing there.
 		word, path = "", word
 	}
+	a.podUIDs = slices.DeleteFunc(a.podUIDs, docs.HasPod)
 	selected, err := docs.Select(word, o.podUID)
 	if err != nil {
 		return req, err
@@ -138,7 +139,6 @@ func (o *volumeOptions) request(ctx context.Context, a *app) (ops.Request, error
 		return req, selected.NoPod
 	}
 	// The name has done its work, and may have been the pod's own for the volume.
-	a.podUIDs = append(a.podUIDs, selected.Pod.UID)
 	req.Spec, req.Volume, req.Pod, req.Word = selected.Specs[0], path, selected.Pod, selected.Word
 	return req, nil
 }

@@ -1,6 +1,9 @@
 package api
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // Count is a number of things in words: "1 entry", "3 entries". A verb that follows
 // belongs to both.
@@ -21,4 +24,12 @@ func Words[T ~string](names []T) string {
 		text += string(name)
 	}
 	return text
+}
+
+// Few are the first three of many names, and how many more there are.
+func Few(names []string) []string {
+	if len(names) <= 3 {
+		return names
+	}
+	return append(slices.Clone(names[:3]), fmt.Sprintf("and %d more", len(names)-3))
 }

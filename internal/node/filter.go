@@ -105,7 +105,7 @@ func (o ListOptions) pod(word string, items []api.Mount) (map[string]bool, error
 	}
 	if len(found) > 1 {
 		err := api.Errorf(api.ErrUsage, "--pod %q could be any of %d pods on this node", word, len(found))
-		err.Details = names
+		err.Details = api.Few(names)
 		return nil, err.WithNext("name one by its whole UID, or with its namespace: --pod NAMESPACE/NAME")
 	}
 	if len(found) == 0 {

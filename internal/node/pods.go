@@ -2,6 +2,7 @@ package node
 
 import (
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -26,19 +27,24 @@ func PodDirs(h *host.Host) []string {
 	return uids
 }
 
-// WholeUID refuses what is none of the pods, and looks as if it should be one of them:
-// how a UID begins, as tables show it, or one that is written in another way. Nothing has
-// such a UID, so that all of the pod would seem to be unmounted.
+// WholeUID refuses what is the UID of none of the pods, and is made of the UID of one: how
+// it begins, as tables show it, or written in another way, as the names of cgroups have it.
+// Nothing has such a UID, so that all of the pod would seem to be unmounted. UIDs that are
+// made by hand tell nothing: "web-1" is another pod than "web-10".
 func WholeUID(word string, pods []string) error {
-	if word == "" || slices.Contains(pods, word) {
+	if slices.Contains(pods, word) {
 		return nil
 	}
-	plain := func(s string) string { return strings.ReplaceAll(strings.ToLower(strings.TrimSpace(s)), "-", "") }
+	fold := func(s string) string {
+		return strings.NewReplacer("-", "", "_", "").Replace(strings.ToLower(strings.TrimSpace(s)))
+	}
+	begins, folded := uidBegins.MatchString(word), fold(word)
 	var meant []string
 	for _, uid := range pods {
-		// Two UIDs that are made by hand may be "pod-1" and "pod-10".
-		begins := strings.HasPrefix(plain(uid), plain(word)) && (len(word) >= 8 || wholeUID.MatchString(uid))
-		if !slices.Contains(meant, uid) && (begins || plain(uid) == plain(word)) {
+		if !wholeUID.MatchString(strings.ToLower(uid)) || slices.Contains(meant, uid) {
+			continue
+		}
+		if whole := fold(uid); begins && strings.HasPrefix(whole, folded) || strings.Contains(folded, whole) {
 			meant = append(meant, uid)
 		}
 	}
@@ -50,6 +56,9 @@ func WholeUID(word string, pods []string) error {
 			WithNext("name the pod by its whole UID: %s", meant[0])
 	}
 	err := api.Errorf(api.ErrUsage, "%q is not the UID of a pod, and could be any of %d pods", word, len(meant))
-	err.Details = meant
+	err.Details = api.Few(meant)
 	return err.WithNext("name one by its whole UID")
 }
+
+// uidBegins is what can be the beginning of a UID and is too long to be so by chance.
+var uidBegins = regexp.MustCompile(`^\s*[0-9a-fA-F-]{4,}\s*$`)

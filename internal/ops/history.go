@@ -31,7 +31,7 @@ func (o *Ops) History(_ context.Context, f HistoryFilter) (*api.List[api.Operati
 		return nil, err
 	}
 	all := operations(entries)
-	if err := node.WholeUID(f.PodUID, podsOf(all)); err != nil {
+	if err := node.WholeUID(f.PodUID, append(podsOf(all), node.PodDirs(o.host)...)); err != nil {
 		return nil, err
 	}
 	all = slices.DeleteFunc(all, func(op api.Operation) bool {
@@ -69,7 +69,7 @@ func onePod(word string, all []api.Operation) error {
 		return nil
 	}
 	err := api.Errorf(api.ErrUsage, "--pod %q could be any of %d pods in the history", word, len(uids))
-	err.Details = uids
+	err.Details = api.Few(uids)
 	return err.WithNext("name one by its whole UID: --pod-uid UID")
 }
 

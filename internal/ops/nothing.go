@@ -43,16 +43,35 @@ func (op *operation) nothingThere(ctx context.Context) error {
 		return err
 	}
 	if op.req.MustExist {
-		return api.Errorf(api.ErrNotFound, "nothing on this node has that name, and --must-exist was given").
+		return api.Errorf(api.ErrNotFound, "%s, and --must-exist was given", op.nobody()).
 			WithNext("see what there is: kvol list-mounts")
 	}
 	for _, rung := range rungs[op.verb] {
 		op.results = append(op.results, api.Result{
 			Op: string(rung), Volume: op.name, PodUID: op.req.Pod.UID, Outcome: api.OutcomeAlready,
-			Reason: "nothing on this node has that name", Paths: api.PathSet{Volume: op.name, Metadata: []string{}}, Steps: []api.Step{},
+			Reason: op.nobody(), Paths: api.PathSet{Volume: op.name, Metadata: []string{}}, Steps: []api.Step{},
 		})
 	}
 	return nil
+}
+
+// nobody says what it is that has not the name: the pod alone, where others have it.
+func (op *operation) nobody() string {
+	named := op.find.Named(op.name, "")
+	if len(named) == 0 || op.req.Pod.UID == "" {
+		return "nothing on this node has that name"
+	}
+	var pods []string
+	for _, r := range named {
+		if r.PodUID != "" && r.PodUID != op.req.Pod.UID && !slices.Contains(pods, r.PodUID) {
+			pods = append(pods, r.PodUID)
+		}
+	}
+	none := fmt.Sprintf("pod %s has no volume of that name", op.req.Pod.UID)
+	if len(pods) > 0 {
+		none += " (pods that have one: " + api.Words(api.Few(pods)) + ")"
+	}
+	return none
 }
 
 // inTheWay refuses to call a volume gone while something that is no directory has its

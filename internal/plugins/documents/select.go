@@ -107,7 +107,7 @@ func (d *Documents) selectPod(uid string, sel *Selection) (*v1.Pod, error) {
 	}
 	var pod *v1.Pod
 	for _, p := range d.Pods {
-		if uid == "" && len(d.Pods) == 1 || uid != "" && (string(p.UID) == uid || uidOnDisk(p) == uid) ||
+		if uid == "" && len(d.Pods) == 1 || uid != "" && hasUID(p, uid) ||
 			p.UID == "" && len(d.Pods) == 1 {
 			pod = p
 		}
@@ -129,7 +129,7 @@ func (d *Documents) selectPod(uid string, sel *Selection) (*v1.Pod, error) {
 	case uid != "":
 		e := api.Errorf(api.ErrUsage, "--pod-uid %s is none of the pods in the input", uid).
 			WithNext("give the document of that pod, or the uid of one of these")
-		e.Details = d.podList()
+		e.Details = api.Few(d.podList())
 		return nil, e
 	case len(d.Pods) == 0:
 		sel.NoPod = api.Errorf(api.ErrUsage, "no pod is given").WithNext("give its document with -f, or --pod-uid UID")
@@ -142,6 +142,13 @@ func (d *Documents) selectPod(uid string, sel *Selection) (*v1.Pod, error) {
 	sel.HasPod = sel.NoPod == nil
 	return pod, nil
 }
+
+// HasPod says whether a UID is that of a pod's document.
+func (d *Documents) HasPod(uid string) bool {
+	return slices.ContainsFunc(d.Pods, func(p *v1.Pod) bool { return hasUID(p, uid) })
+}
+
+func hasUID(pod *v1.Pod, uid string) bool { return string(pod.UID) == uid || uidOnDisk(pod) == uid }
 
 func (d *Documents) podList() []string {
 	var list []string
