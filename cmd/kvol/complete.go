@@ -71,7 +71,11 @@ func (a *app) offer(cmd *cobra.Command) {
 		cmd.ValidArgsFunction = a.completer(arguments[cmd.Name()])
 	}
 	cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
-		_ = cmd.RegisterFlagCompletionFunc(f.Name, a.completer(values[f.Name])) // it is there, and seen once
+		what := values[f.Name]
+		if _, ok := f.Value.(*namesFlag); ok {
+			what = list(what)
+		}
+		_ = cmd.RegisterFlagCompletionFunc(f.Name, a.completer(what)) // it is there, and seen once
 		_, f.Usage = pflag.UnquoteUsage(f)
 	})
 	for _, sub := range cmd.Commands() {
@@ -170,7 +174,7 @@ func (t tab) glance(found func(sight)) {
 	} else {
 		defer h.Close()
 	}
-	node.Glance(t.ctx, h, table, t.flag("pod-uid"), func(seen []node.Seen) { found(sight{filepath.Clean(root), h.Layout.Root, seen}) })
+	node.Glance(t.ctx, h, table, strings.Join(t.given("pod-uid"), ""), func(seen []node.Seen) { found(sight{filepath.Clean(root), h.Layout.Root, seen}) })
 }
 
 // view says where the kubelet's root directory is, and by which process it is seen; 0

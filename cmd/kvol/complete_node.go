@@ -45,8 +45,10 @@ func (t tab) volumes(keep func(node.Seen) bool) (out []string) {
 		pods map[string]bool
 	}
 	all := map[string]*volume{}
-	plugin := t.flag("plugin")
-	plugin = cmp.Or(fullName(plugin), plugin)
+	var of []string
+	for _, plugin := range t.given("plugin") {
+		of = append(of, cmp.Or(fullName(plugin), plugin))
+	}
 	add := func(name, what string, s node.Seen) {
 		v := all[name]
 		if v == nil {
@@ -61,7 +63,7 @@ func (t tab) volumes(keep func(node.Seen) bool) (out []string) {
 		}
 	}
 	for _, s := range t.look().seen {
-		if !plain.MatchString(s.Volume) || !keep(s) || plugin != "" && s.Plugin != plugin {
+		if !plain.MatchString(s.Volume) || !keep(s) || of != nil && !slices.Contains(of, s.Plugin) {
 			continue
 		}
 		if s.Handle == "" || s.Handle == s.Volume {
@@ -91,9 +93,9 @@ func (t tab) volumes(keep func(node.Seen) bool) (out []string) {
 // is only about those that have it.
 func (t tab) podVolumes() (names map[string]string, volumes map[string][]string) {
 	names, volumes = map[string]string{}, map[string][]string{}
-	wanted := t.flag("volume")
-	if wanted == "" && len(t.args) > 0 {
-		wanted = t.args[0]
+	wanted := t.given("volume")
+	if wanted == nil && len(t.args) > 0 {
+		wanted = t.args[:1]
 	}
 	having := map[string]bool{}
 	for _, s := range t.look().seen {
@@ -104,11 +106,11 @@ func (t tab) podVolumes() (names map[string]string, volumes map[string][]string)
 		if plain.MatchString(s.Volume) && !slices.Contains(volumes[s.PodUID], s.Volume) {
 			volumes[s.PodUID] = append(volumes[s.PodUID], s.Volume)
 		}
-		if wanted != "" && (s.Volume == wanted || s.Handle == wanted) {
+		if slices.Contains(wanted, s.Volume) || s.Handle != "" && slices.Contains(wanted, s.Handle) {
 			having[s.PodUID] = true
 		}
 	}
-	if wanted != "" {
+	if wanted != nil {
 		maps.DeleteFunc(names, func(uid, _ string) bool { return !having[uid] })
 	}
 	return names, volumes

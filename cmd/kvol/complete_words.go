@@ -145,14 +145,16 @@ func described(word, what string) string {
 	return strings.TrimSuffix(word+"\t"+what, "\t")
 }
 
-func (t tab) flag(name string) string {
-	if f := t.cmd.Flags().Lookup(name); f != nil && f.Changed {
-		if list, ok := f.Value.(pflag.SliceValue); ok {
-			return strings.Join(slices.Compact(list.GetSlice()), ",") // the library reads them twice
-		}
-		return f.Value.String()
+// given are the values of a flag; some may be there twice, as the library reads them twice.
+func (t tab) given(name string) []string {
+	f := t.cmd.Flags().Lookup(name)
+	if f == nil || !f.Changed {
+		return nil
 	}
-	return ""
+	if list, ok := f.Value.(pflag.SliceValue); ok {
+		return list.GetSlice()
+	}
+	return []string{f.Value.String()}
 }
 
 // names lists a directory; one that does not answer is empty.

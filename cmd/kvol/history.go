@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"strings"
 	"time"
 
 	"github.com/kvol/kvol/internal/api"
@@ -41,9 +40,6 @@ func newHistoryCmd(a *app) *cobra.Command {
 		GroupID: inspecting,
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
-			if strings.Contains(o.volume, ",") && !strings.Contains(o.volume, "^") {
-				return api.Errorf(api.ErrUsage, "--volume %q is a list, and history takes one name", o.volume).WithNext("give one of them")
-			}
 			if o.limit < 0 {
 				return api.Errorf(api.ErrUsage, "--limit %d is negative; 0 shows all", o.limit)
 			}
@@ -62,7 +58,7 @@ func newHistoryCmd(a *app) *cobra.Command {
 }
 
 func (o *historyOptions) addFlags(f *pflag.FlagSet, since *string) {
-	f.StringVar(&o.volume, "volume", "", "only this `VOLUME`")
+	f.StringVar(&o.volume, "volume", "", "only the volume with this `NAME`")
 	f.StringVar(&o.podUID, "pod-uid", "", "only the pod with this `UID`")
 	f.StringVar(&o.pod, "pod", "", "only the pod whose `UID` this is, or begins so")
 	f.StringVar(&o.plugin, "plugin", "", "only this `PLUGIN`, as kubernetes.io/nfs or nfs")

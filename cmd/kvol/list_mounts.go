@@ -33,7 +33,8 @@ was mounted is unlinked), unmounted (the directory is there, the mount is not),
 unknown.
 
 What several filters ask for has to hold together; of one that is given several times,
-or as a list (a,b), any. A value with a comma is written in quotes: '"a,b"'. A name
+any. --kind, --state, --owner, --plugin, --pod and --namespace also take a list (a,b).
+What --volume and --device name may have a comma in it, and is taken as it is. A name
 that nothing has gives an empty list. --pod takes a UID, at least 8 characters that one
 begins with, a name, or namespace/name. --device takes the path of a device, or its
 number (8:16), and finds the mounts of its file system, raw block volumes, and what is
@@ -122,12 +123,12 @@ func newListMountsCmd(a *app) *cobra.Command {
 func (o *listMountsOptions) addFlags(f *pflag.FlagSet) {
 	f.StringSliceVar(&o.kinds, "kind", nil, "only these `KINDS`: "+words(mountKinds))
 	f.StringSliceVar(&o.states, "state", nil, "only these `STATES`: "+words(mountStates))
-	f.StringSliceVar(&o.filter.Plugin, "plugin", nil, "only these `PLUGINS`, as kubernetes.io/nfs or nfs")
-	f.StringSliceVar(&o.filter.Volume, "volume", nil, "only these `VOLUMES`: a name, or driver^handle")
+	f.Var((*namesFlag)(&o.filter.Plugin), "plugin", "only these `PLUGINS`, as kubernetes.io/nfs or nfs")
+	f.StringArrayVar(&o.filter.Volume, "volume", nil, "only this `VOLUME`: a name, or driver^handle (repeatable)")
 	f.StringVar(&o.filter.PodUID, "pod-uid", "", "only the pod with this `UID`")
-	f.StringSliceVar(&o.filter.Pod, "pod", nil, "only these `PODS`: a UID or how it begins, a name, or namespace/name")
-	f.StringSliceVar(&o.filter.Namespace, "namespace", nil, "only the pods of these `NAMESPACES`")
-	f.StringSliceVar(&o.filter.Device, "device", nil, "only what is on these `DEVICES`: a path, or major:minor")
+	f.Var((*namesFlag)(&o.filter.Pod), "pod", "only these `PODS`: a UID or how it begins, a name, or namespace/name")
+	f.Var((*namesFlag)(&o.filter.Namespace), "namespace", "only the pods of these `NAMESPACES`")
+	f.StringArrayVar(&o.filter.Device, "device", nil, "only what is on this `DEVICE`: a path, or major:minor (repeatable)")
 	f.StringSliceVar(&o.owners, "owner", nil, "only where the pod is one of these `OWNERS`: "+words(mountOwners))
 	f.BoolVar(&o.filter.Orphans, "orphans", false, "only what is of pods that are proven gone")
 	f.BoolVar(&o.filter.Duplicates, "duplicates", false, "only where more than one mount lies on the path")

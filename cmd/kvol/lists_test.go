@@ -134,7 +134,7 @@ func (n *listNode) cases() []listCase {
 			words: []string{"list-mounts"}, key: "path", head: "PATH", sort: "volume", name: namesOf("path"), inTree: fieldOf("path"),
 			filters: [][]string{
 				{"--pod", podB[:8], "--plugin", "kubernetes.io/nfs"}, {"--kind", "podVolume", "--state", "unmounted"}, {"--duplicates"},
-				{"--volume", "zeta"}, {"--device", n.device(podA, "zeta")}, {"--orphans", "--pods-from", n.live},
+				{"--volume", "zeta", "--volume", "a b", "--plugin", "csi,nfs"}, {"--device", n.device(podA, "zeta")}, {"--orphans", "--pods-from", n.live},
 				{"--namespace", "shop", "--pods-from", n.live}, {"--pod", "shop/web", "--owner", "live", "--pods-from", n.live},
 			},
 			none: []string{"--volume", "nothing"},

@@ -1,9 +1,12 @@
 package main
 
 import (
+	"encoding/json"
 	"os"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 // asked is a command line, with the variables before it, and how it ends.
@@ -80,16 +83,15 @@ func TestNothingIsIgnored(t *testing.T) {
 	}
 	for _, c := range []asked{
 		{"ls --volume data --volume models -o jsonpath={.items[*].volume}", 0, "models data", ""},
-		{"ls --volume data,models -o jsonpath={.items[*].volume}", 0, "models data", ""},
+		{"ls --volume data,models -o jsonpath=[{.items[*].volume}]", 0, "[]", ""},
 		{"ls --pod 9a8b7c6d-1,e5f0a1b2 -o jsonpath={.items[*].volume}", 0, "models logs", ""},
 		{"ls --pod " + alike1 + " --pod " + static + " --no-probe -o jsonpath={.items[*].volume}", 0, "models logs", ""},
-		{"ls --plugin nfs,empty-dir --volume data,cache -o jsonpath={.items[*].volume}", 0, "cache data", ""},
+		{"ls --plugin nfs,empty-dir --volume data --volume cache -o jsonpath={.items[*].volume}", 0, "cache data", ""},
 		{"ls --plugin nfs,empty-dirr", 5, "", "did you mean --plugin kubernetes.io/empty-dir?"},
 		{"ls --pod web,9a8b7c6d-1 --no-probe", 2, "", "--no-probe asks nobody"},
 		{"history --volume a --volume b", 2, "", "--volume is given twice"},
 		{"wait a --for mounted --plugin nfs --plugin csi", 2, "", "--plugin is given twice"},
 		{"ls --pod-uid a --pod-uid b", 2, "", "--pod-uid is given twice"},
-		{"history --volume a,b", 2, "", "takes one"},
 		{"setup -f pv.yaml --volume a --volume b", 2, "", "--volume is given twice"},
 	} {
 		c.try(t)
@@ -106,4 +108,50 @@ func TestNothingIsIgnored(t *testing.T) {
 			t.Errorf("%q", got)
 		}
 	}
+}
+
+// The name of a volume is what is given, with whatever is in it; of pods, namespaces and
+// plugins there are lists, and nothing in either is left out.
+func TestNamesAreTaken(t *testing.T) {
+	root := namingNode(t)
+	for volume, handle := range map[string]string{"a": "h", "b": "1", "a,b": "h,1", `a"b`: `h"q`} {
+		text, _ := json.Marshal(map[string]string{"driverName": "csi.kvol.test", "volumeHandle": handle})
+		writeText(t, root+"/pods/"+alike1+"/volumes/kubernetes.io~csi/"+volume+"/vol_data.json", string(text))
+	}
+	const volumes = " -o jsonpath=[{.items[*].volume}]"
+	for _, c := range []asked{
+		{"ls --volume a,b" + volumes, 0, "[a,b]", ""},
+		{"ls --volume a --volume a,b" + volumes, 0, "[a a,b]", ""},
+		{"ls --volume csi.kvol.test^h,1" + volumes, 0, "[a,b]", ""},
+		{"ls --volume csi.kvol.test^h,1 --volume csi.kvol.test^1" + volumes, 0, "[a,b b]", ""},
+		{`ls --volume csi.kvol.test^h"q` + volumes, 0, `[a"b]`, ""},
+		{`ls --volume "a","b"` + volumes, 0, "[]", ""},
+		{"ls --device /dev/none,8:1", 5, "", "/dev/none,8:1"},
+		{`ls --pod "9a8b7c6d-1"` + volumes, 0, "[]", ""},
+		{`ls --namespace "a,b` + volumes, 0, "[]", ""},
+		{`ls --plugin "nfs,csi"`, 2, "", `plugin "\"nfs"`},
+		{"history --volume a,b" + volumes, 0, "[]", ""},
+	} {
+		c.try(t)
+	}
+	for _, name := range []string{"volume", "device", "pod", "namespace", "plugin"} {
+		for _, given := range []string{"--X=''", "--X=nfs --X=''", "--X='' --X=nfs"} {
+			asked{"ls " + strings.ReplaceAll(given, "X", name), 2, "", "--" + name + " has an empty value"}.try(t)
+		}
+	}
+	for _, name := range []string{"pod", "namespace", "plugin"} {
+		for _, given := range []string{",", ",nfs", "nfs,", "nfs,,csi"} {
+			asked{"ls --" + name + " " + given, 2, "", "--" + name + " has an empty value"}.try(t)
+		}
+	}
+	for name, first := range map[string]string{"volume": "a", "namespace": "a", "pod": alike1} {
+		if r := kvol(t, "ls", "--"+name, first+"\nb", "-o", "name"); r.code != 0 || r.stdout != "" {
+			t.Error(r)
+		}
+	}
+	w := start(t, "ls", "--watch", "--interval", "1h", "--volume", "a,b", "--columns", "volume", "--no-headers")
+	if line := w.line(); strings.TrimSpace(line) != "a,b" {
+		t.Errorf("--watch: %q", line)
+	}
+	w.end(unix.SIGTERM)
 }

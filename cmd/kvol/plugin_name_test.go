@@ -40,7 +40,7 @@ func TestNameOfPlugin(t *testing.T) {
 			}
 			if f := a.tree; f != nil {
 				cmd, _, _ := f.Find([]string{strings.Fields(command)[0]})
-				if got := strings.Trim(cmd.Flag("plugin").Value.String(), "[]"); got != c.takes {
+				if got := cmd.Flag("plugin").Value.String(); got != c.takes {
 					t.Errorf("%s%s: %q", command, word, got)
 				}
 			}

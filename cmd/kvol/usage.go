@@ -2,6 +2,8 @@ package main
 
 import (
 	"errors"
+	"slices"
+	"strings"
 
 	"github.com/kvol/kvol/internal/api"
 
@@ -66,6 +68,29 @@ func onlyOnce(cmd *cobra.Command) {
 	}
 }
 
+// namesFlag is a list of names in which no comma can be. Nothing else means anything in
+// it, as a quote would to the library.
+type namesFlag []string
+
+func (n *namesFlag) Set(words string) error {
+	*n = append(*n, strings.Split(words, ",")...)
+	return nil
+}
+
+func (n *namesFlag) Append(word string) error {
+	*n = append(*n, word)
+	return nil
+}
+
+func (n *namesFlag) Replace(words []string) error {
+	*n = words
+	return nil
+}
+
+func (n *namesFlag) GetSlice() []string { return *n }
+func (n *namesFlag) String() string     { return strings.Join(*n, ",") }
+func (n *namesFlag) Type() string       { return "names" }
+
 // noEmptyFlag refuses an option of a command without a value, as a script gives it whose
 // variable is not set: a filter that is none takes everything.
 func noEmptyFlag(cmd *cobra.Command, _ []string) (err error) {
@@ -73,7 +98,8 @@ func noEmptyFlag(cmd *cobra.Command, _ []string) (err error) {
 	cmd.Flags().Visit(func(f *pflag.Flag) {
 		empty := f.Value.String() == ""
 		if list, ok := f.Value.(pflag.SliceValue); ok {
-			empty = len(list.GetSlice()) == 0
+			words := list.GetSlice()
+			empty = len(words) == 0 || slices.Contains(words, "") && f.Name != "filename" // of which the command says more
 		}
 		if empty && (everywhere.Lookup(f.Name) == nil || !configurable(f) && f.Name != "config") {
 			err = api.Errorf(api.ErrUsage, "--%s has an empty value", f.Name).WithNext("give it one, or leave it out")
