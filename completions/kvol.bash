@@ -45,7 +45,12 @@ __kvol_get_completion_results() {
 
     __kvol_debug "Calling ${requestComp}"
     # Use eval to handle any environment variables and such
-    [[ ${args[*]} =~ (^|[\ =])([\"\'])[^\"\']*$ ]] && requestComp+=${BASH_REMATCH[2]}
+    local runs=$'[$<>=][(]|\x60|[$][{][^[:alnum:]_]' quoted=$'(^|[ =])(["\'])[^"\'$\x60\\\\]*$'
+    if [[ ${requestComp} =~ ${runs} ]]; then
+        requestComp='echo :4'
+    elif [[ ${args[*]} =~ ${quoted} ]]; then # the quote is open
+        requestComp+=${BASH_REMATCH[2]}
+    fi
     out=$(eval "${requestComp}" 2>/dev/null)
 
     # Extract the directive integer at the very end of the output following a colon (:)
@@ -431,6 +436,7 @@ __kvol_init_completion()
 {
     local line=${COMP_LINE:0:COMP_POINT}
     COMPREPLY=()
+    [[ $line == *[\<\>]* ]] && return 1 # bash would open the file
     read -r -a words <<<"$line"
     [[ $line == *[[:blank:]] ]] && words+=('')
     cword=$((${#words[@]} - 1))

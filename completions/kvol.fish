@@ -11,7 +11,9 @@ function __kvol_perform_completion
     __kvol_debug "Starting __kvol_perform_completion"
 
     # Extract all args except the last one
-    set -l args (commandline -opc)
+    set -l args (for word in (commandline -opc)
+        string match -qr -- '[\s()<>;&|"\'\\\\]' $word; and string escape -- $word; or printf '%s\n' $word
+    end)
     # Extract the last arg and escape it in case it is a space
     set -l lastArg (string escape -- (commandline -ct | string replace -r -- '(^|=)["\']' '$1'))
 

@@ -34,7 +34,7 @@ var (
 			if err := c.GenBashCompletionV2(&b, true); err != nil {
 				return err
 			}
-			_, err := strings.NewReplacer(ask, closeQuote+ask).WriteString(w, b.String()+inBash)
+			_, err := strings.NewReplacer(ask, askBash+ask).WriteString(w, b.String()+inBash)
 			return err
 		},
 		func(c *cobra.Command, w io.Writer) error {
@@ -43,8 +43,8 @@ var (
 				return err
 			}
 			// Completion has EXTENDED_GLOB on, for which driver^handle is a pattern. A quote
-			// that is open is closed.
-			_, err := strings.NewReplacer("$(eval ${requestComp}", "$(setopt noglob; eval ${requestComp}${compstate[quote]:#$QISUFFIX}").
+			// that is open is closed. What stands before = is evaluated a second time.
+			_, err := strings.NewReplacer("    out=$(eval ${requestComp}", askZsh, "=~ '-.*=' ]]", "=~ '-[[:alnum:]_./:@%+=,^~#-]*=' ]]").
 				WriteString(w, b.String())
 			return err
 		},
@@ -53,18 +53,33 @@ var (
 			if err := c.GenFishCompletion(&b, true); err != nil {
 				return err
 			}
-			// The word comes as it is typed, with the quote that is open.
-			_, err := strings.NewReplacer("(commandline -ct)", `(commandline -ct | string replace -r -- '(^|=)["\']' '$1')`).WriteString(w, b.String())
+			// The word comes as it is typed, with the quote that is open; those before it
+			// come without theirs, so what fish would run or split is quoted again.
+			_, err := strings.NewReplacer(
+				"(commandline -ct)", `(commandline -ct | string replace -r -- '(^|=)["\']' '$1')`,
+				"set -l args (commandline -opc)\n", `set -l args (for word in (commandline -opc)
+        string match -qr -- '[\s()<>;&|"\'\\\\]' $word; and string escape -- $word; or printf '%s\n' $word
+    end)
+`).WriteString(w, b.String())
 			return err
 		},
 	}
 )
 
-// ask is where bash's script runs kvol with the words of the line. Those that end inside
-// a quote it would not run.
+// ask is where bash's script evaluates the words of the line, to ask kvol. substitution is a
+// pattern of what would run a command: of such a line nothing is asked.
 const (
-	ask        = `    out=$(eval "${requestComp}" `
-	closeQuote = `    [[ ${args[*]} =~ (^|[\ =])([\"\'])[^\"\']*$ ]] && requestComp+=${BASH_REMATCH[2]}` + "\n"
+	substitution = `$'[$<>=][(]|\x60|[$][{][^[:alnum:]_]'`
+	ask          = `    out=$(eval "${requestComp}" `
+	askBash      = `    local runs=` + substitution + ` quoted=$'(^|[ =])(["\'])[^"\'$\x60\\\\]*$'
+    if [[ ${requestComp} =~ ${runs} ]]; then
+        requestComp='echo :4'
+    elif [[ ${args[*]} =~ ${quoted} ]]; then # the quote is open
+        requestComp+=${BASH_REMATCH[2]}
+    fi
+`
+	askZsh = `    [[ ${requestComp} =~ ` + substitution + ` ]] && return 1
+    out=$(setopt noglob; eval ${requestComp}${compstate[quote]:#$QISUFFIX}`
 )
 
 // inBash replaces functions of the library's script and of the package bash-completion.
@@ -74,6 +89,7 @@ __kvol_init_completion()
 {
     local line=${COMP_LINE:0:COMP_POINT}
     COMPREPLY=()
+    [[ $line == *[\<\>]* ]] && return 1 # bash would open the file
     read -r -a words <<<"$line"
     [[ $line == *[[:blank:]] ]] && words+=('')
     cword=$((${#words[@]} - 1))

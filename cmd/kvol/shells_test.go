@@ -48,6 +48,24 @@ func (s shell) lists(line string, words ...string) {
 	})
 }
 
+// runsNothing says that no command on a line is run to complete it.
+func (s shell) runsNothing(dir string) {
+	s.t.Helper()
+	for i, line := range []string{
+		`"$(touch %s)`, "\"`touch %s`", `"$(touch %s)" `, `$(touch %s) `, "`touch %s` ", `<(touch %s) `,
+		`'(touch %s)' `, `';touch %s;' `, `"a;touch %s;`, `'--volume=;touch %s;=`, `> %s --sta`,
+	} {
+		line = fmt.Sprintf("kvol inspect "+line, fmt.Sprintf("%s/%d", dir, i))
+		s.keys("C-e", "C-u")
+		s.keys("-l", line)
+		s.keys("Tab")
+	}
+	s.completes("kvol list-m", "kvol list-mounts")
+	if run, err := os.ReadDir(dir); err != nil || len(run) > 0 {
+		s.t.Errorf("lines that were run: %v, %v", run, err)
+	}
+}
+
 // TestShells: what is on a node is completed in the shells themselves, while one of its
 // volumes is dead and one hangs, and no name of a volume does harm.
 func TestShells(t *testing.T) {
@@ -81,10 +99,11 @@ func TestShells(t *testing.T) {
 	write("docs/pv.txt", "")
 	write("data/fish/generated_completions/none", "") // else fish makes some of all manual pages
 	write("fish/fish/config.fish", "set -g fish_autosuggestion_enabled 0\nfunction fish_prompt; echo -n '$ '; end\nfunction fish_greeting; end\n")
-	write("zsh/.zshrc", "PS1='$ '\nfpath=("+completions+" $fpath)\nautoload -Uz compinit\ncompinit -u -D\n")
+	write("zsh/.zshrc", "PS1='$ '\nfpath=("+completions+" $fpath)\nautoload -Uz compinit\ncompinit -u -D\n"+
+		"bindkey '^I' complete-word\n") // else zsh itself runs what stands in the word before it completes
 	bare := write("bare.bash", "PS1='$ '\nsource <(kvol completion bash)\n")
 	full := write("full.bash", "PS1='$ '\n. /usr/share/bash-completion/bash_completion\n. "+completions+"/kvol.bash\n")
-	terminals := newPanes(t, "HOME="+dir, "ZDOTDIR="+dir+"/zsh", "XDG_CONFIG_HOME="+dir+"/fish", "XDG_DATA_HOME="+dir+"/data")
+	terminals := newPanes(t, "D=data", "HOME="+dir, "ZDOTDIR="+dir+"/zsh", "XDG_CONFIG_HOME="+dir+"/fish", "XDG_DATA_HOME="+dir+"/data")
 	terminals.open(80, "cat") // else tmux ends with the first of them
 	for name, command := range map[string][]string{
 		"bash": {"bash", "--noprofile", "--rcfile", bare, "-i"}, "bash-completion": {"bash", "--noprofile", "--rcfile", full, "-i"},
@@ -115,6 +134,8 @@ func TestShells(t *testing.T) {
 				s.completes(`kvol ls --volume="da`, `kvol ls --volume="data"`)
 			}
 			s.completes(`kvol teardown "cache" --pod-uid "7b`, `kvol teardown "cache" --pod-uid "`+podB+`"`)
+			s.completes("kvol teardown $D --pod-uid 7b", "kvol teardown $D --pod-uid "+podB)
+			s.completes(`kvol ls -o 'jsonpath={.items[?(@.state=="ok")]}' --no-he`, `kvol ls -o 'jsonpath={.items[?(@.state=="ok")]}' --no-headers`)
 			s.lists("kvol teardown ", "cache", "data", "hung", "pvc-1", "kubernetes.io/empty-dir, 2 pods")
 			s.completes("kvol paths "+root+"/pods/"+podA+"/volumes/kubernetes.io~c", "kvol paths "+root+"/pods/"+podA+"/volumes/kubernetes.io~csi/pvc-1/mount")
 			if name == "fish" { // whose script knows nothing of endings, and which lists at once
@@ -131,6 +152,7 @@ func TestShells(t *testing.T) {
 			if _, err := os.Lstat(filepath.Join(dir, "HIT")); err == nil {
 				t.Error("a name was run")
 			}
+			s.runsNothing(t.TempDir())
 		})
 	}
 }
