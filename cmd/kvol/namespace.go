@@ -106,6 +106,9 @@ func (a *app) receive() error {
 	if err == nil {
 		err = exact.Unmarshal(raw, h)
 	}
+	if err == nil && (h.MountNS == "" || h.Until.IsZero()) {
+		err = errors.New("it does not say where to go on, or until when")
+	}
 	if err != nil {
 		return api.Errorf(api.ErrUsage, "%s is set to what kvol did not make: %w", envHanded, err)
 	}
