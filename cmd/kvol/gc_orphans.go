@@ -167,6 +167,9 @@ func (a *app) readPlan(ctx context.Context, path string) ([]api.Orphan, error) {
 		now = func() ([]byte, error) { return readAll(a.stdin, maxPlan) }
 	}
 	raw, err := within(ctx, path, func() ([]byte, error) { return a.files.read(path, now) })
+	if errors.Is(err, api.ErrTimeout) {
+		return nil, err
+	}
 	if err == nil && len(raw) > maxPlan {
 		err = fmt.Errorf("it is larger than %d MiB", maxPlan>>20)
 	}
