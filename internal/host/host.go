@@ -71,14 +71,6 @@ type Host struct {
 // returns at once otherwise. It is the first call of main and of every TestMain.
 func Main() { probe.Main(jobs(), act.Jobs(), devices.Jobs(), format.Jobs(), kubelet.Jobs()) }
 
-// The helper begins here, and not in main: what only kvol itself uses is then not
-// initialised in it, a fifth of its start.
-func init() {
-	if probe.IsHelper() {
-		Main()
-	}
-}
-
 // New looks at nothing but its options and changes nothing. A root directory that
 // is a symlink is resolved once; one that is not there is told by [Host.Root].
 func New(o Options) (*Host, error) {
